@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The objects of the provider and how they hang together. Each bond object starts with the verbs
+ * object that the application holds and names its members' objects with an m: mpd, mmr, mcq,
+ * mqp. Those are ordinary objects of ordinary contexts, used by public verbs calls alone.
+ *
+ * Lock order: context, then CQ, then QP (sq_lock, rq_lock). post_send and post_recv take the
+ * QP's lock only. See device.c for how bond0 comes to be, post.c and poll.c for the data path.
+ */
+#ifndef BOND_H
+#define BOND_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "verbs_private.h"
+
+#include "config.h"
+#include "key.h"
+#include "lock.h"
+#include "plan.h"
+#include "sched.h"
+#include "slot.h"
+
+#define bond_container_of(ptr, type, member) \
+	((type *)((char *)(ptr) - offsetof(type, member)))
+
+#define likely(x) __builtin_expect(!!(x), 1)
+#define unlikely(x) __builtin_expect(!!(x), 0)
+
+enum {
+	BOND_PORT = 1,			/* the port of each member that the bond uses */
+	BOND_TAIL_BYTES = 128,		/* design 6: the end of a striped WRITE that waits for the rest */
+	BOND_QPN_BITS = 24,
+	BOND_QPN_LEAF_BITS = 12,
+};
+
+struct bond_channel;
+struct bond_context;
+struct bond_cq;
+struct bond_qp;
+struct bond_wr_builder;
+struct ctrl;
+struct ctrl_qp;
+struct path;
+
+struct bond_member {
+	struct ibv_context *ctx;
+	struct ibv_comp_channel *channel;	/* private; the progress thread reads it */
+	struct ibv_device_attr_ex attr;
+	char name[IBV_SYSFS_NAME_MAX];
+	bool is_private;			/* opened by the glue, not from the device list */
+	/* QPN to path, two levels so that a completion finds its QP without a lock */
+	_Atomic(_Atomic(struct path *) *) qpn_leaf[1 << (BOND_QPN_BITS - BOND_QPN_LEAF_BITS)];
+};
+
+struct bond_device {
+	struct verbs_device vdev;
+	const struct bond_config *cfg;
+	struct verbs_sysfs_dev *primary;	/* the sysfs entry under the kernel's name; ours */
+};
+
+struct bond_context {
+	struct verbs_context vctx;
+	const struct bond_config *cfg;
+	unsigned int nmembers;			/* member[0] is the primary */
+	struct bond_member *member;
+	struct lkey_table lkeys;
+	pthread_mutex_t lock;			/* guards: qpn leaves, cqs, qps, channels */
+	struct bond_cq *cqs;
+	struct bond_qp *qps;
+	struct bond_channel *channels;
+	int async_pipe_wr;
+	struct ctrl *ctrl;			/* NULL: path 0 only */
+	struct bond_context *next;		/* progress.c's list */
+};
+
+struct bond_pd {
+	struct ibv_pd pd;
+	struct bond_pd *parent_of;		/* a parent domain's contained PD */
+	uint64_t id;				/* names the key domain to peers */
+	unsigned int nmembers;
+	struct ibv_pd *mpd[BOND_MAX_MEMBERS];
+};
+
+struct bond_mr {
+	struct verbs_mr vmr;
+	struct lkey_node lkey;			/* in the context's table, by the primary's lkey */
+	struct bond_mr *pd_next;
+	uint64_t pd_id;
+	unsigned int nmembers;			/* 1: pinned to path 0 */
+	struct ibv_mr *mmr[BOND_MAX_MEMBERS];
+};
+
+struct bond_ah {
+	struct ibv_ah ah;
+	struct ibv_ah *mah;
+};
+
+/* One member's CQ under an application's CQ. */
+struct mcq {
+	struct ibv_cq *cq;
+	struct bond_cq *owner;
+	int room;				/* pieces that may be in flight towards it */
+	atomic_int due;				/* pieces in flight towards it */
+	bool armed;
+};
+
+struct bond_cq {
+	struct verbs_cq vcq;
+	struct bond_lock lock;			/* everything below but due */
+	unsigned int nmcqs;			/* members with a CQ so far, mcq[0] first */
+	struct mcq mcq[BOND_MAX_MEMBERS];
+	struct bond_qp *ready;			/* QPs with something to report */
+	struct ibv_wc *soft;			/* completions that the progress thread polled */
+	unsigned int soft_head, soft_tail, soft_mask;
+	_Atomic(struct bond_qp *) attention;	/* QPs with news that no member's CQ will bring */
+	atomic_uint polls;			/* moves on with each poll by the application */
+	/* completion events, see channel.c */
+	struct bond_channel *channel;
+	bool armed, armed_solicited;
+	uint32_t events_delivered, async_delivered;
+	/* the extended interface, see cq_ex.c */
+	struct ibv_wc cur;
+	bool polling;
+	struct bond_cq *next;			/* the context's list */
+	struct bond_context *bctx;
+};
+
+struct srq_entry {
+	uint64_t wr_id;
+	uint32_t next_free;
+};
+
+struct bond_srq {
+	struct verbs_srq vsrq;
+	struct ibv_srq *msrq;
+	struct bond_lock lock;
+	struct srq_entry *entry;
+	uint32_t size, free;
+	uint32_t events_delivered;
+};
+
+/* ---- the queue pair ---- */
+
+enum wr_flags {
+	WR_SIGNALED = 1 << 0,
+	WR_SAVED = 1 << 1,			/* SGEs (and inline data) copied: it outlives the post call */
+	WR_HELD = 1 << 2,			/* in the hold queue, whole or its tail */
+	WR_TAIL = 1 << 3,			/* its tail is held */
+};
+
+/* A work request of the application, from post until its completion was reported. */
+struct sq_wr {
+	uint64_t wr_id;
+	uint64_t raddr;
+	uint64_t len;
+	uint32_t rkey;
+	uint32_t imm;				/* imm_data or invalidate_rkey, as posted */
+	uint16_t left;				/* pieces not done yet, held ones too */
+	uint8_t opcode;				/* enum ibv_wr_opcode */
+	uint8_t send_flags;
+	uint8_t status;				/* enum ibv_wc_status */
+	uint8_t flags;				/* enum wr_flags */
+	uint8_t num_sge;
+	uint8_t pad;
+	uint32_t vendor_err;
+	uint32_t byte_len;
+	uint64_t compare_add, swap;
+};
+
+enum piece_flags {
+	PIECE_WHOLE = 1 << 0,			/* the WR as it was posted */
+	PIECE_TRACKED = 1 << 1,			/* counted in the slots */
+	PIECE_SYNC = 1 << 2,			/* a small READ or an atomic: later READs follow it */
+	PIECE_DUE = 1 << 3,			/* counted in its mcq's due and in the scheduler */
+	PIECE_TAIL = 1 << 4,
+};
+
+struct piece {
+	uint64_t raddr;
+	uint32_t seq;				/* the WR it belongs to */
+	uint32_t len;
+	uint32_t off;				/* where it starts in the WR */
+	uint32_t rkey;				/* for this path's member */
+	uint32_t flags;				/* enum piece_flags */
+	uint32_t pad;
+};
+
+/* One physical RC QP on a member and what is on its way there, oldest first. */
+struct path {
+	struct bond_qp *qp;
+	struct ibv_qp *mqp;
+	struct mcq *mcq;
+	unsigned int index, member, peer_member;
+	uint32_t head, posted, tail;		/* [head, posted) in flight, [posted, tail) waiting */
+	uint32_t mask, depth_wr;
+	struct piece *ring;
+	bool broken;				/* saw an error, or was taken to ERR; or never made */
+	uint32_t psn;				/* the first that this side sends */
+	uint32_t weight;			/* Mbit/s, of the slower end */
+};
+
+enum hold_kind {
+	HOLD_TAIL,				/* the last bytes of a WRITE whose body is under way */
+	HOLD_WR,				/* a WR that waits its turn */
+	HOLD_DRAIN,				/* the same, until nothing is in flight: then cut anew */
+};
+
+struct hold {
+	uint32_t seq;
+	uint8_t kind;				/* enum hold_kind */
+};
+
+enum bond_qp_kind {
+	BOND_QP_PLAIN,				/* everything but RC: the primary's, calls passed through */
+	BOND_QP_RC,
+};
+
+struct bond_qp {
+	struct verbs_qp vqp;
+	struct bond_lock sq_lock;
+	uint8_t kind;				/* enum bond_qp_kind */
+	uint8_t busy;				/* why the short way through post is closed: BUSY_ */
+	bool sq_sig_all;
+	bool error;				/* no more work goes out; what is accepted is flushed */
+	bool fenced;				/* error, and every path was told */
+	uint32_t error_seq;			/* the oldest WR that failed */
+	/* the application's send queue: [sq_head, sq_tail) not yet reported */
+	uint32_t sq_head, sq_tail, sq_free, sq_mask;
+	uint32_t max_send_wr, max_send_sge, max_inline_data;
+	struct sq_wr *sq;
+	struct ibv_sge *sq_sge;			/* max_send_sge for each entry of sq */
+	char *sq_inline;			/* max_inline_data for each entry of sq */
+	/* paths; path[0] is the lead */
+	unsigned int npaths;			/* that may carry new work */
+	unsigned int npaths_made;		/* that exist */
+	uint32_t spread_from;			/* no spreading before every WR up to here is done */
+	bool spreading;				/* the slots are kept */
+	bool spread_pending;			/* wait for spread_from */
+	uint32_t stripe_above, order_below;	/* bytes */
+	int ordering;				/* enum config_ordering */
+	uint32_t sync_left;			/* PIECE_SYNC in flight on the lead */
+	uint32_t off_lead;			/* pieces not done on other paths */
+	struct path path[BOND_MAX_PATHS];
+	/* held work, oldest first */
+	struct hold *hold;
+	uint32_t hold_head, hold_tail, hold_blockers;
+	struct slot_table *slots;		/* remote addresses */
+	struct slot_table *local_slots;		/* where READs deliver */
+	struct sched sched;
+	struct rkey_cache rkeys;
+	/* the application's receive queue */
+	struct bond_lock rq_lock;
+	uint32_t rq_head, rq_tail, rq_mask, max_recv_wr;
+	uint64_t *rq;				/* wr_ids */
+	/* completion side, under the send CQ's lock */
+	struct bond_qp *ready_next;
+	bool on_ready;
+	struct bond_qp *attention_next;
+	atomic_bool on_attention;
+	unsigned int polls_seen;		/* the progress thread's */
+	/* control path */
+	pthread_mutex_t lock;			/* state changes; taken before sq_lock */
+	struct ibv_qp_attr attr;		/* as the application set them */
+	enum ibv_qp_state state;
+	uint32_t generation;			/* counts RESETs */
+	struct ctrl_qp *peer;			/* the pairing; under sq_lock for the data path */
+	bool paths_settled;
+	uint32_t events_delivered;
+	struct ibv_qp_init_attr init_attr;
+	struct bond_wr_builder *builder;
+	struct bond_qp *next;			/* the context's list */
+	struct bond_context *bctx;
+};
+
+/* wr_ids that go to a member; a send's is the piece's place in its path's ring. */
+#define BOND_WRID_RECV (1ull << 63)
+#define BOND_WRID_BEACON (1ull << 62)
+
+enum bond_busy {
+	BUSY_STATE = 1 << 0,			/* not in RTS, or in error */
+	BUSY_HOLD = 1 << 1,
+	BUSY_OFF_LEAD = 1 << 2,
+	BUSY_BACKLOG = 1 << 3,			/* the lead has pieces that are not posted yet */
+};
+
+static inline struct bond_context *to_bond_context(struct ibv_context *ctx)
+{
+	return bond_container_of(ctx, struct bond_context, vctx.context);
+}
+
+static inline struct bond_device *to_bond_device(struct ibv_device *dev)
+{
+	return bond_container_of(dev, struct bond_device, vdev.device);
+}
+
+static inline struct bond_pd *to_bond_pd(struct ibv_pd *pd)
+{
+	return bond_container_of(pd, struct bond_pd, pd);
+}
+
+static inline struct bond_mr *to_bond_mr(struct ibv_mr *mr)
+{
+	return bond_container_of(mr, struct bond_mr, vmr.ibv_mr);
+}
+
+static inline struct bond_ah *to_bond_ah(struct ibv_ah *ah)
+{
+	return bond_container_of(ah, struct bond_ah, ah);
+}
+
+static inline struct bond_cq *to_bond_cq(struct ibv_cq *cq)
+{
+	return bond_container_of(cq, struct bond_cq, vcq.cq);
+}
+
+static inline struct bond_srq *to_bond_srq(struct ibv_srq *srq)
+{
+	return bond_container_of(srq, struct bond_srq, vsrq.srq);
+}
+
+static inline struct bond_qp *to_bond_qp(struct ibv_qp *qp)
+{
+	return bond_container_of(qp, struct bond_qp, vqp.qp);
+}
+
+static inline struct ibv_context *bond_primary(struct bond_context *bctx)
+{
+	return bctx->member[0].ctx;
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Completion queues. The primary's is made with the application's CQ, other members' when the first
+ * QP gets a path there. What the bond adds (pieces of spread WRs) is limited by room: a piece
+ * is posted only where its completion has a place, so that no member's CQ can overflow because of
+ * us; the application's own entries are as many as it asked for.
+ */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "bond.h"
+#include "objects.h"
+#include "progress.h"
+
+enum {
+	CQ_EXTRA_MIN = 256,		/* entries of the primary's CQ for pieces, at least */
+	CQ_MEMBER_MIN = 512,		/* entries of another member's CQ */
+};
+
+static int cq_clamp(const struct bond_member *member, int cqe)
+{
+	int max = member->attr.orig_attr.max_cqe;
+
+	return max > 0 && cqe > max ? max : cqe;
+}
+
+static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int comp_vector)
+{
+	struct bond_member *member = &cq->bctx->member[i];
+	struct mcq *mcq = &cq->mcq[i];
+	struct ibv_comp_channel *channel = cq->channel ? member->channel : NULL;
+
+	mcq->owner = cq;
+	mcq->cq = ibv_create_cq(member->ctx, cq_clamp(member, cqe), mcq, channel,
+				comp_vector % member->ctx->num_comp_vectors);
+	if (!mcq->cq)
+		return errno;
+	mcq->room = mcq->cq->cqe - own;
+	if (mcq->room < 1)
+		mcq->room = 1;
+	return 0;
+}
+
+struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
+{
+	struct mcq fresh, *mcq = &cq->mcq[i];
+	int err = 0;
+
+	/* Only the control thread and create_qp come here, one at a time by the context's lock. */
+	pthread_mutex_lock(&cq->bctx->lock);
+	if (!mcq->cq) {
+		struct bond_cq shell = { .bctx = cq->bctx, .channel = cq->channel };
+
+		err = mcq_open(&shell, i, CQ_MEMBER_MIN + cq->vcq.cq.cqe, 0, 0);
+		fresh = shell.mcq[i];
+		if (!err) {
+			bond_lock(&cq->lock);
+			mcq->owner = cq;
+			mcq->room = fresh.room;
+			mcq->cq = fresh.cq;
+			mcq->cq->cq_context = mcq;
+			if (i >= cq->nmcqs)
+				cq->nmcqs = i + 1;
+			bond_unlock(&cq->lock);
+			if (cq->channel)
+				bond_cq_fired(mcq);
+		}
+	}
+	pthread_mutex_unlock(&cq->bctx->lock);
+	if (err) {
+		errno = err;
+		return NULL;
+	}
+	return mcq;
+}
+
+static int cq_soft_init(struct bond_cq *cq, int cqe)
+{
+	unsigned int size = 16;
+
+	while (size < (unsigned int)cqe)
+		size *= 2;
+	cq->soft = calloc(size, sizeof(*cq->soft));
+	if (!cq->soft)
+		return ENOMEM;
+	cq->soft_mask = size - 1;
+	return 0;
+}
+
+static struct bond_cq *cq_create(struct ibv_context *ctx, int cqe,
+				 struct ibv_comp_channel *channel, int comp_vector)
+{
+	struct bond_context *bctx = to_bond_context(ctx);
+	struct bond_cq *cq;
+	int err;
+
+	if (cqe <= 0 || cqe > bctx->member[0].attr.orig_attr.max_cqe || comp_vector < 0 ||
+	    comp_vector >= ctx->num_comp_vectors) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cq = calloc(1, sizeof(*cq));
+	if (!cq) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	cq->bctx = bctx;
+	err = cq_soft_init(cq, cqe);
+	if (err)
+		goto err_free;
+	if (channel) {
+		err = bond_channel_get(bctx, cq, channel);
+		if (err)
+			goto err_free_soft;
+	}
+	err = mcq_open(cq, 0, cqe + (cqe > CQ_EXTRA_MIN ? cqe : CQ_EXTRA_MIN), cqe, comp_vector);
+	if (err)
+		goto err_put_channel;
+	cq->nmcqs = 1;
+	cq->vcq.cq.handle = cq->mcq[0].cq->handle;
+	cq->vcq.cq.cqe = cqe;
+
+	pthread_mutex_lock(&bctx->lock);
+	cq->next = bctx->cqs;
+	bctx->cqs = cq;
+	pthread_mutex_unlock(&bctx->lock);
+	return cq;
+
+err_put_channel:
+	if (channel)
+		bond_channel_put(bctx, cq);
+err_free_soft:
+	free(cq->soft);
+err_free:
+	free(cq);
+	errno = err;
+	return NULL;
+}
+
+struct ibv_cq *bond_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,
+			      int comp_vector)
+{
+	struct bond_cq *cq = cq_create(ctx, cqe, channel, comp_vector);
+
+	return cq ? &cq->vcq.cq : NULL;
+}
+
+struct ibv_cq_ex *bond_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr)
+{
+	struct bond_cq *cq;
+
+	/* Time stamps, flow tags and VLANs are not in a plain completion. */
+	if (attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS || attr->comp_mask & ~3u) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
+	cq = cq_create(ctx, attr->cqe, attr->channel, attr->comp_vector);
+	if (!cq)
+		return NULL;
+	bond_cq_ex_init(cq, attr->wc_flags);
+	return &cq->vcq.cq_ex;
+}
+
+int bond_resize_cq(struct ibv_cq *ibcq, int cqe)
+{
+	struct bond_cq *cq = to_bond_cq(ibcq);
+	struct ibv_wc *soft;
+	unsigned int size = cq->soft_mask + 1, i, n;
+	int ret;
+
+	if (cqe <= 0 || cqe > cq->bctx->member[0].attr.orig_attr.max_cqe)
+		return EINVAL;
+	ret = ibv_resize_cq(cq->mcq[0].cq,
+			    cq_clamp(&cq->bctx->member[0],
+				     cqe + (cqe > CQ_EXTRA_MIN ? cqe : CQ_EXTRA_MIN)));
+	if (ret)
+		return ret;
+	while (size < (unsigned int)cqe)
+		size *= 2;
+	soft = calloc(size, sizeof(*soft));
+	if (!soft)
+		return ENOMEM;
+	bond_lock(&cq->lock);
+	n = cq->soft_tail - cq->soft_head;
+	for (i = 0; i < n; i++)
+		soft[i] = cq->soft[(cq->soft_head + i) & cq->soft_mask];
+	free(cq->soft);
+	cq->soft = soft;
+	cq->soft_mask = size - 1;
+	cq->soft_head = 0;
+	cq->soft_tail = n;
+	cq->mcq[0].room = cq->mcq[0].cq->cqe - cqe;
+	cq->vcq.cq.cqe = cqe;
+	bond_unlock(&cq->lock);
+	return 0;
+}
+
+int bond_modify_cq(struct ibv_cq *ibcq, struct ibv_modify_cq_attr *attr)
+{
+	return ibv_modify_cq(to_bond_cq(ibcq)->mcq[0].cq, attr);
+}
+
+static int cq_close_mcqs(struct bond_cq *cq)
+{
+	int ret = 0;
+
+	/* The primary's first: it is the one that QPs of the application can keep busy. */
+	ret = ibv_destroy_cq(cq->mcq[0].cq);
+	if (ret)
+		return ret;
+	while (--cq->nmcqs)
+		if (cq->mcq[cq->nmcqs].cq)
+			ibv_destroy_cq(cq->mcq[cq->nmcqs].cq);
+	return 0;
+}
+
+static void cq_unlink(struct bond_cq *cq)
+{
+	struct bond_cq **at;
+
+	pthread_mutex_lock(&cq->bctx->lock);
+	for (at = &cq->bctx->cqs; *at && *at != cq; at = &(*at)->next)
+		;
+	if (*at)
+		*at = cq->next;
+	pthread_mutex_unlock(&cq->bctx->lock);
+}
+
+int bond_destroy_cq(struct ibv_cq *ibcq)
+{
+	struct bond_cq *cq = to_bond_cq(ibcq);
+	int ret;
+
+	/* Neither a member's event nor a tick may find it half gone. */
+	progress_stop_world();
+	ret = cq_close_mcqs(cq);
+	if (!ret)
+		cq_unlink(cq);
+	progress_start_world();
+	if (ret)
+		return ret;
+	if (cq->channel)
+		bond_channel_put(cq->bctx, cq);
+	pthread_mutex_lock(&ibcq->mutex);
+	while (ibcq->comp_events_completed != cq->events_delivered)
+		pthread_cond_wait(&ibcq->cond, &ibcq->mutex);
+	pthread_mutex_unlock(&ibcq->mutex);
+	free(cq->soft);
+	free(cq);
+	return 0;
+}
+
+void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp)
+{
+	struct bond_qp *all, *next, **at;
+	unsigned int i, out;
+
+	bond_lock(&cq->lock);
+	for (at = &cq->ready; *at && *at != qp; at = &(*at)->ready_next)
+		;
+	if (*at) {
+		*at = qp->ready_next;
+		qp->on_ready = false;
+	}
+	all = atomic_exchange(&cq->attention, NULL);
+	for (; all; all = next) {
+		next = all->attention_next;
+		atomic_store(&all->on_attention, false);
+		if (all != qp && !all->on_ready) {
+			all->on_ready = true;
+			all->ready_next = cq->ready;
+			cq->ready = all;
+		}
+	}
+	for (i = out = cq->soft_head; i != cq->soft_tail; i++)
+		if (cq->soft[i & cq->soft_mask].qp_num != qp->vqp.qp.qp_num)
+			cq->soft[out++ & cq->soft_mask] = cq->soft[i & cq->soft_mask];
+	cq->soft_tail = out;
+	bond_unlock(&cq->lock);
+}

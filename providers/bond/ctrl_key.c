@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Keys: asking the peer for those of an MR, answering, and withdrawing what was answered. Which
+ * keys there are, and what becomes of them, is the QP layer's.
+ *
+ * Asked keys stand in a small table in the QP that the data path fills without a lock: it turns a
+ * free entry into a wanted one, only the control thread changes it afterwards. Given keys stand in
+ * the book, by which deregistration, in any thread, finds whom to tell.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ctrl_priv.h"
+
+#define ASK_PROBES 8
+
+enum given_state {
+	GIVEN_VALID,
+	GIVEN_WITHDRAWN,	/* the peer is to be told */
+	GIVEN_TOLD,		/* its KEY_DELETED is awaited */
+};
+
+struct key_given {
+	struct ring bucket;
+	struct ring session_node;
+	struct ring withdrawn;	/* on book->withdrawn while GIVEN_WITHDRAWN */
+	struct session *session;
+	enum given_state state;
+	uint32_t rkey;
+	uint64_t pd_id;
+};
+
+static uint64_t ask_value(uint32_t rkey, enum key_ask_state state)
+{
+	return (uint64_t)rkey << 32 | state;
+}
+
+static uint32_t ask_rkey(uint64_t value)
+{
+	return (uint32_t)(value >> 32);
+}
+
+static enum key_ask_state ask_state(uint64_t value)
+{
+	return (enum key_ask_state)(uint32_t)value;
+}
+
+/* false: it is there already, or there is no room. */
+static bool ask_insert(struct ctrl_qp *qp, uint32_t rkey)
+{
+	uint32_t first = (rkey ^ rkey >> 8) * 2654435761u >> 16;
+	_Atomic(uint64_t) *free_ask = NULL;
+	uint64_t none = 0;
+
+	for (uint32_t i = 0; i < ASK_PROBES; i++) {
+		_Atomic(uint64_t) *ask = &qp->asks[(first + i) % CTRL_KEY_ASKS];
+		uint64_t value = atomic_load_explicit(ask, memory_order_relaxed);
+
+		if (ask_state(value) == KEY_ASK_FREE) {
+			if (!free_ask)
+				free_ask = ask;
+		} else if (ask_rkey(value) == rkey) {
+			return false;
+		}
+	}
+	return free_ask &&
+	       atomic_compare_exchange_strong(free_ask, &none, ask_value(rkey, KEY_ASK_WANTED));
+}
+
+void ctrl_key_ask(struct ctrl_qp *qp, uint32_t rkey)
+{
+	struct ctrl *ctrl = qp->ctrl;
+	struct ctrl_qp *top;
+
+	if (atomic_load_explicit(&ctrl->child, memory_order_relaxed) || !ask_insert(qp, rkey))
+		return;
+	/* Partner: key_asks_drain() clears asking before it looks at the entries. */
+	if (atomic_exchange(&qp->asking, true))
+		return;
+	top = atomic_load_explicit(&ctrl->asking, memory_order_relaxed);
+	do
+		qp->asking_next = top;
+	while (!atomic_compare_exchange_weak(&ctrl->asking, &top, qp));
+	loop_wake(&ctrl->loop);
+}
+
+void key_asks_drain(struct ctrl *ctrl)
+{
+	struct ctrl_qp *qp = atomic_exchange(&ctrl->asking, NULL), *next;
+
+	for (; qp; qp = next) {
+		next = qp->asking_next;
+		atomic_store(&qp->asking, false);
+		if (qp->attached && qp->state == PAIR_READY)
+			key_asks_send(qp);
+	}
+}
+
+void key_asks_send(struct ctrl_qp *qp)
+{
+	struct wire_msg msg;
+
+	pair_msg_init(qp, WIRE_KEY_GET, &msg);
+	for (int i = 0; i < CTRL_KEY_ASKS; i++) {
+		uint64_t value = atomic_load(&qp->asks[i]);
+
+		if (ask_state(value) != KEY_ASK_WANTED)
+			continue;
+		msg.qp.rkey = ask_rkey(value);
+		atomic_store(&qp->asks[i], ask_value(msg.qp.rkey, KEY_ASK_SENT));
+		session_send(qp->session, &msg);
+	}
+}
+
+void key_asks_lost(struct ctrl_qp *qp)
+{
+	for (int i = 0; i < CTRL_KEY_ASKS; i++) {
+		uint64_t value = atomic_load(&qp->asks[i]);
+
+		if (ask_state(value) == KEY_ASK_SENT)
+			atomic_store(&qp->asks[i], ask_value(ask_rkey(value), KEY_ASK_WANTED));
+	}
+}
+
+void key_asks_drop(struct ctrl_qp *qp)
+{
+	for (int i = 0; i < CTRL_KEY_ASKS; i++)
+		atomic_store(&qp->asks[i], 0);
+}
+
+static struct ring *given_bucket(struct key_book *book, uint32_t rkey)
+{
+	return &book->buckets[(rkey ^ rkey >> 8 ^ rkey >> 16) % CTRL_KEY_BUCKETS];
+}
+
+/* With book->lock held. */
+static void given_free(struct key_given *given)
+{
+	ring_remove(&given->bucket);
+	ring_remove(&given->session_node);
+	ring_remove(&given->withdrawn);
+	free(given);
+}
+
+static struct key_given *given_find(struct key_book *book, const struct session *session,
+				    uint32_t rkey, uint64_t pd_id, enum given_state state)
+{
+	struct ring *head = given_bucket(book, rkey), *node, *after;
+
+	ring_for_each(node, after, head) {
+		struct key_given *given = ring_entry(node, struct key_given, bucket);
+
+		if (given->session == session && given->rkey == rkey && given->pd_id == pd_id &&
+		    given->state == state)
+			return given;
+	}
+	return NULL;
+}
+
+static bool given_add(struct key_book *book, struct session *session, uint32_t rkey,
+		      uint64_t pd_id)
+{
+	struct key_given *given = given_find(book, session, rkey, pd_id, GIVEN_VALID);
+
+	if (given)
+		return true;
+	given = calloc(1, sizeof(*given));
+	if (!given)
+		return false;
+	given->session = session;
+	given->rkey = rkey;
+	given->pd_id = pd_id;
+	ring_init(&given->withdrawn);
+	ring_append(given_bucket(book, rkey), &given->bucket);
+	ring_append(&session->given, &given->session_node);
+	return true;
+}
+
+/*
+ * Asks the QP layer, without a lock of ours. A key that is withdrawn while it looks is not given:
+ * the withdrawal has not found it in the book and told nobody.
+ */
+static void key_look(struct ctrl_qp *qp, struct session *session, struct wire_qp_msg *put)
+{
+	struct key_book *book = &qp->ctrl->book;
+	struct ctrl_key key = { 0 };
+	int err = ENOENT;
+
+	pthread_mutex_lock(&book->lock);
+	book->looking = true;
+	book->looking_rkey = put->rkey;
+	book->looking_stale = false;
+	pthread_mutex_unlock(&book->lock);
+	if (ctrl_callback_begin(qp)) {
+		err = qp->ctrl->ops->key_lookup(qp->cookie, put->rkey, &key);
+		ctrl_callback_end(qp);
+	}
+	pthread_mutex_lock(&book->lock);
+	book->looking = false;
+	if (!err && key.nkeys <= WIRE_MAX_MEMBERS && !book->looking_stale &&
+	    given_add(book, session, put->rkey, key.pd_id)) {
+		put->nkeys = key.nkeys;
+		memcpy(put->keys, key.keys, sizeof(put->keys));
+	}
+	pthread_mutex_unlock(&book->lock);
+}
+
+static bool attached_to(const struct ctrl_qp *qp, const struct session *session)
+{
+	/* A QP that is connected to itself asks at one end and answers at the other. */
+	return qp && qp->attached &&
+	       (qp->session == session || (session->twin && qp->session == session->twin));
+}
+
+static void on_get(struct session *session, const struct wire_qp_msg *get)
+{
+	struct ctrl_qp *qp = pair_target(session, get);
+	struct wire_msg msg = { .type = WIRE_KEY_PUT };
+
+	msg.qp.from = get->to;
+	msg.qp.to = get->from;
+	msg.qp.pair_id = get->pair_id;
+	msg.qp.rkey = get->rkey;
+	if (attached_to(qp, session) && qp->pair_id == get->pair_id)
+		key_look(qp, session, &msg.qp);
+	session_send(session, &msg);
+}
+
+static void on_put(struct session *session, const struct wire_qp_msg *put)
+{
+	struct ctrl_qp *qp = pair_target(session, put);
+
+	if (!attached_to(qp, session) || qp->pair_id != put->pair_id)
+		return;
+	for (int i = 0; i < CTRL_KEY_ASKS; i++) {
+		if (atomic_load(&qp->asks[i]) != ask_value(put->rkey, KEY_ASK_SENT))
+			continue;
+		if (ctrl_callback_begin(qp)) {
+			qp->ctrl->ops->key_learned(qp->cookie, put->rkey, put->keys, put->nkeys);
+			ctrl_callback_end(qp);
+		}
+		/* Only now, or the data path would ask once more before it has the answer. */
+		atomic_store(&qp->asks[i], 0);
+		return;
+	}
+}
+
+static void on_delete(struct session *session, const struct wire_msg *msg)
+{
+	struct wire_msg deleted = { .type = WIRE_KEY_DELETED, .key = msg->key };
+	struct ring *node, *after;
+
+	ring_for_each(node, after, &session->qps) {
+		struct ctrl_qp *qp = ring_entry(node, struct ctrl_qp, session_node);
+
+		if (qp->peer_pd_id != msg->key.pd_id || !ctrl_callback_begin(qp))
+			continue;
+		qp->ctrl->ops->key_withdrawn(qp->cookie, msg->key.rkey);
+		ctrl_callback_end(qp);
+	}
+	session_send(session, &deleted);
+}
+
+static void on_deleted(struct session *session, const struct wire_key_msg *key)
+{
+	struct key_book *book = &session->ctrl->book;
+	struct key_given *given;
+
+	pthread_mutex_lock(&book->lock);
+	given = given_find(book, session, key->rkey, key->pd_id, GIVEN_TOLD);
+	if (given)
+		given_free(given);
+	pthread_mutex_unlock(&book->lock);
+}
+
+void key_message(struct session *session, const struct wire_msg *msg)
+{
+	switch ((int)msg->type) {
+	case WIRE_KEY_GET:
+		on_get(session, &msg->qp);
+		break;
+	case WIRE_KEY_PUT:
+		on_put(session, &msg->qp);
+		break;
+	case WIRE_KEY_DELETE:
+		on_delete(session, msg);
+		break;
+	case WIRE_KEY_DELETED:
+		on_deleted(session, &msg->key);
+		break;
+	}
+}
+
+void ctrl_key_withdraw(struct ctrl *ctrl, uint32_t rkey, uint64_t pd_id)
+{
+	struct key_book *book = &ctrl->book;
+	struct ring *node, *after;
+	bool found = false;
+
+	if (atomic_load_explicit(&ctrl->child, memory_order_relaxed))
+		return;
+	pthread_mutex_lock(&book->lock);
+	if (book->looking && book->looking_rkey == rkey)
+		book->looking_stale = true;
+	ring_for_each(node, after, given_bucket(book, rkey)) {
+		struct key_given *given = ring_entry(node, struct key_given, bucket);
+
+		if (given->rkey != rkey || given->pd_id != pd_id || given->state != GIVEN_VALID)
+			continue;
+		given->state = GIVEN_WITHDRAWN;
+		ring_append(&book->withdrawn, &given->withdrawn);
+		found = true;
+	}
+	pthread_mutex_unlock(&book->lock);
+	if (found)
+		ctrl_commanded(ctrl);
+}
+
+bool ctrl_key_withdrawing(struct ctrl *ctrl, uint32_t rkey, uint64_t pd_id)
+{
+	struct key_book *book = &ctrl->book;
+	struct ring *node, *after;
+	bool found = false;
+
+	if (atomic_load_explicit(&ctrl->child, memory_order_relaxed))
+		return false;
+	pthread_mutex_lock(&book->lock);
+	ring_for_each(node, after, given_bucket(book, rkey)) {
+		struct key_given *given = ring_entry(node, struct key_given, bucket);
+
+		if (given->rkey == rkey && given->pd_id == pd_id &&
+		    given->state != GIVEN_VALID && given->session->live)
+			found = true;
+	}
+	pthread_mutex_unlock(&book->lock);
+	return found;
+}
+
+void key_withdrawals_send(struct ctrl *ctrl)
+{
+	struct key_book *book = &ctrl->book;
+	struct ring *node, *after;
+
+	pthread_mutex_lock(&book->lock);
+	ring_for_each(node, after, &book->withdrawn) {
+		struct key_given *given = ring_entry(node, struct key_given, withdrawn);
+		struct wire_msg msg = {
+			.type = WIRE_KEY_DELETE,
+			.key = { .pd_id = given->pd_id, .rkey = given->rkey },
+		};
+
+		/* Of a lost session: told when it is back, see key_session_live(). */
+		ring_remove(node);
+		if (!given->session->live)
+			continue;
+		given->state = GIVEN_TOLD;
+		session_send(given->session, &msg);
+	}
+	pthread_mutex_unlock(&book->lock);
+}
+
+void key_session_live(struct session *session, bool live)
+{
+	struct key_book *book = &session->ctrl->book;
+	struct ring *node, *after;
+
+	pthread_mutex_lock(&book->lock);
+	session->live = live;
+	ring_for_each(node, after, &session->given) {
+		struct key_given *given = ring_entry(node, struct key_given, session_node);
+
+		if (!live || given->state == GIVEN_VALID)
+			continue;
+		given->state = GIVEN_WITHDRAWN;
+		ring_remove(&given->withdrawn);
+		ring_append(&book->withdrawn, &given->withdrawn);
+	}
+	pthread_mutex_unlock(&book->lock);
+	if (live)
+		key_withdrawals_send(session->ctrl);
+}
+
+void key_session_forget(struct session *session)
+{
+	struct key_book *book = &session->ctrl->book;
+	struct ring *node, *after;
+
+	pthread_mutex_lock(&book->lock);
+	ring_for_each(node, after, &session->given)
+		given_free(ring_entry(node, struct key_given, session_node));
+	pthread_mutex_unlock(&book->lock);
+}
+
+int key_book_init(struct key_book *book)
+{
+	for (int i = 0; i < CTRL_KEY_BUCKETS; i++)
+		ring_init(&book->buckets[i]);
+	ring_init(&book->withdrawn);
+	return pthread_mutex_init(&book->lock, NULL);
+}

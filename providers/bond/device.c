@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How bond0 comes to be (design 3): libibverbs offers each kernel device to the registered drivers
+ * in turn. This one takes the devices that the configuration names as primaries and gives them the
+ * bond's name; everything else is left to whoever comes next. Without a configuration it registers
+ * nothing. Opening is context.c's and member.c's business.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device.h"
+#include "glue.h"
+#include "log.h"
+#include "member.h"
+
+#ifndef RDMA_DRIVER_COUNT
+#define RDMA_DRIVER_COUNT 64	/* enum rdma_driver_id with room for drivers to come */
+#endif
+
+static struct config config;
+/* Every driver id, so that the match by id finds us, and a name that matches where there is none. */
+static struct verbs_match_ent match_table[RDMA_DRIVER_COUNT + 2];
+static uint16_t member_warned[BOND_MAX_MEMBERS];
+
+bool device_is_bond(const struct ibv_device *dev)
+{
+	return to_verbs_device((struct ibv_device *)dev)->ops == &bond_device_ops;
+}
+
+void device_warn_member(struct bond_device *bdev, unsigned int member, const char *why)
+{
+	long bond = bdev->cfg - config.bonds;
+
+	if (bond >= 16 || member_warned[member] & 1u << bond)
+		return;
+	member_warned[member] |= 1u << bond;
+	bond_warn("%s: member %u (%s) is left out: %s", bdev->cfg->name, member + 1,
+		  bdev->cfg->members[member].text, why);
+}
+
+static const struct bond_config *device_config(const struct verbs_sysfs_dev *dev)
+{
+	struct config_device_info info;
+	struct device_names names;
+	int i;
+
+	device_names_read(&names, dev->ibdev_name, dev->ibdev_path);
+	info = device_names_info(&names);
+	for (i = 0; i < config.num_bonds; i++)
+		if (config_primary_matches(&config.bonds[i], &info))
+			return &config.bonds[i];
+	return NULL;
+}
+
+static bool bond_match_device(struct verbs_sysfs_dev *dev)
+{
+	const struct bond_config *cfg = device_config(dev);
+
+	if (!cfg)
+		return false;
+	/* libibverbs offers it again when its driver has registered too. */
+	return !glue_front_present() || cfg->num_members > 1 ||
+	       glue_driver_seen(dev, dev->ibdev_name, &bond_device_ops);
+}
+
+static struct verbs_device *bond_alloc_device(struct verbs_sysfs_dev *dev)
+{
+	struct bond_device *bdev = calloc(1, sizeof(*bdev));
+
+	if (!bdev)
+		return NULL;
+	bdev->cfg = device_config(dev);
+	bdev->primary = malloc(sizeof(*bdev->primary));
+	if (!bdev->cfg || !bdev->primary) {
+		free(bdev->primary);
+		free(bdev);
+		return NULL;
+	}
+	*bdev->primary = *dev;
+	snprintf(dev->ibdev_name, sizeof(dev->ibdev_name), "%s", bdev->cfg->name);
+	return &bdev->vdev;
+}
+
+static void bond_uninit_device(struct verbs_device *vdev)
+{
+	struct bond_device *bdev = bond_container_of(vdev, struct bond_device, vdev);
+
+	free(bdev->primary);
+	free(bdev);
+}
+
+const struct verbs_device_ops bond_device_ops = {
+	.name = "bond",
+	.match_min_abi_version = 0,
+	.match_max_abi_version = UINT32_MAX,
+	.match_table = match_table,
+	.match_device = bond_match_device,
+	.alloc_device = bond_alloc_device,
+	.uninit_device = bond_uninit_device,
+	.alloc_context = bond_alloc_context,
+};
+
+static void config_report(void *arg, const char *bond, const char *text)
+{
+	(void)arg;
+	(void)bond;
+	bond_warn("%s", text);
+}
+
+static void match_table_fill(void)
+{
+	unsigned int i;
+
+	for (i = 0; i < RDMA_DRIVER_COUNT; i++)
+		match_table[i] = (struct verbs_match_ent)VERBS_DRIVER_ID(i + 1);
+	match_table[i].kind = VERBS_MATCH_MODALIAS;
+	match_table[i].u.modalias = "rdma_device:N*";
+}
+
+__attribute__((constructor)) static void bond_register(void)
+{
+	char why[160];
+	const char *off = secure_getenv("RDMA_BOND");
+
+	if (off && !strcmp(off, "off"))
+		return;
+	config_load(&config, config_report, NULL);
+	if (!config.num_bonds)
+		return;
+	if (glue_layout_check(why, sizeof(why))) {
+		bond_warn("not used: %s", why);
+		return;
+	}
+	match_table_fill();
+	verbs_register_driver(&bond_device_ops);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * A QP in error. One NIC would finish what is older than the failed WR, report that one, and flush
+ * the rest; with several paths that takes an order of events: older work ends on every path, then
+ * all paths go to ERR, then a beacon on each tells when the last completion is in, and what has no
+ * completion by then is flushed. Moving a failed path's work to another comes in here.
+ *
+ * Called with the QP's sq_lock held. Going to ERR is a system call under that lock: the one
+ * exception to the rule in lock.h.
+ */
+#include "fence.h"
+#include "objects.h"
+#include "order.h"
+#include "path.h"
+#include "peer.h"
+
+static bool path_older_left(const struct path *path, uint32_t seq)
+{
+	return path->head != path->tail && !path->broken &&
+	       (int32_t)(path->ring[path->head & path->mask].seq - seq) < 0;
+}
+
+/* Is anything older than the failed WR still on its way, or to be sent? */
+static bool older_left(struct bond_qp *qp)
+{
+	unsigned int i;
+
+	for (i = 0; i < qp->npaths_made; i++)
+		if (path_older_left(&qp->path[i], qp->error_seq))
+			return true;
+	if (!order_holds(qp) ||
+	    (int32_t)(qp->hold[qp->hold_head & qp->sq_mask].seq - qp->error_seq) >= 0)
+		return false;
+	/* Held, older, and nothing will come that could release it. */
+	for (i = 0; i < qp->npaths_made; i++)
+		if (!qp->path[i].broken && qp->path[i].head != qp->path[i].tail)
+			return true;
+	return false;
+}
+
+static void path_fence(struct path *path)
+{
+	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
+	struct ibv_send_wr beacon = {
+		.wr_id = BOND_WRID_BEACON,
+		.opcode = IBV_WR_RDMA_WRITE,
+		.send_flags = IBV_SEND_SIGNALED,
+	};
+	struct ibv_send_wr *bad;
+
+	ibv_modify_qp(path->mqp, &attr, IBV_QP_STATE);
+	path->broken = true;
+	atomic_fetch_add_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	if (ibv_post_send(path->mqp, &beacon, &bad)) {
+		atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		path_flush(path);
+	}
+}
+
+void order_beacon(struct path *path)
+{
+	atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	path_flush(path);
+}
+
+void order_fence(struct bond_qp *qp)
+{
+	unsigned int i;
+
+	if (!qp->error || qp->fenced || older_left(qp))
+		return;
+	qp->fenced = true;
+	order_flush_held(qp);
+	for (i = 0; i < qp->npaths_made; i++)
+		if (qp->path[i].mqp)
+			path_fence(&qp->path[i]);
+}
+
+void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc_status status,
+		uint32_t vendor_err)
+{
+	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
+
+	if (!wr->status) {
+		wr->status = status;
+		wr->vendor_err = vendor_err;
+	}
+	if (!path) {
+		wr->left = 0;
+		bond_qp_attention(qp);
+		return;
+	}
+	path->broken = true;
+	if (!qp->error || (int32_t)(seq - qp->error_seq) < 0)
+		qp->error_seq = seq;
+	if (!qp->error) {
+		qp->error = true;
+		qp->busy |= BUSY_STATE;
+		bond_peer_error(qp);
+	}
+	order_fence(qp);
+}
+
+void bond_qp_to_error(struct bond_qp *qp)
+{
+	bond_lock(&qp->sq_lock);
+	if (!qp->error) {
+		qp->error = true;
+		qp->busy |= BUSY_STATE;
+	}
+	/* Nothing is older than the oldest. */
+	qp->error_seq = qp->sq_head;
+	order_fence(qp);
+	bond_unlock(&qp->sq_lock);
+	bond_qp_attention(qp);
+}

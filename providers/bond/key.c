@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* See key.h. Both tables are chained hashes under a spin lock: a look-up per piece, not per WR. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "key.h"
+
+struct rkey_node {
+	struct rkey_node *next;
+	uint32_t rkey;
+	uint32_t nkeys;
+	uint32_t key[BOND_MAX_MEMBERS];
+};
+
+/* NICs put the index into the upper bits and a small variant below. */
+static inline unsigned int key_bucket(uint32_t key, unsigned int nbuckets)
+{
+	return (key * 2654435761u) >> 16 & (nbuckets - 1);
+}
+
+void lkey_add(struct lkey_table *table, struct lkey_node *node)
+{
+	struct lkey_node **head = &table->bucket[key_bucket(node->lkey, LKEY_BUCKETS)];
+
+	bond_lock(&table->lock);
+	node->next = *head;
+	*head = node;
+	bond_unlock(&table->lock);
+}
+
+void lkey_del(struct lkey_table *table, struct lkey_node *node)
+{
+	struct lkey_node **at = &table->bucket[key_bucket(node->lkey, LKEY_BUCKETS)];
+
+	bond_lock(&table->lock);
+	while (*at && *at != node)
+		at = &(*at)->next;
+	if (*at)
+		*at = node->next;
+	bond_unlock(&table->lock);
+}
+
+bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key)
+{
+	struct lkey_node *node;
+	bool found = false;
+
+	bond_lock(&table->lock);
+	for (node = table->bucket[key_bucket(lkey, LKEY_BUCKETS)]; node; node = node->next) {
+		if (node->lkey != lkey)
+			continue;
+		found = member < node->nkeys;
+		if (found)
+			*key = node->key[member];
+		break;
+	}
+	bond_unlock(&table->lock);
+	return found;
+}
+
+static struct rkey_node **rkey_slot(struct rkey_cache *cache, uint32_t rkey)
+{
+	struct rkey_node **at = &cache->bucket[key_bucket(rkey, RKEY_BUCKETS)];
+
+	while (*at && (*at)->rkey != rkey)
+		at = &(*at)->next;
+	return at;
+}
+
+int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const uint32_t *keys, unsigned int nkeys)
+{
+	struct rkey_node *fresh = calloc(1, sizeof(*fresh));
+	struct rkey_node **at, *old;
+
+	if (!fresh)
+		return ENOMEM;
+	fresh->rkey = rkey;
+	fresh->nkeys = nkeys < BOND_MAX_MEMBERS ? nkeys : BOND_MAX_MEMBERS;
+	memcpy(fresh->key, keys, fresh->nkeys * sizeof(*keys));
+
+	bond_lock(&cache->lock);
+	at = rkey_slot(cache, rkey);
+	old = *at;
+	fresh->next = old ? old->next : NULL;
+	*at = fresh;
+	bond_unlock(&cache->lock);
+	free(old);
+	return 0;
+}
+
+void rkey_forget(struct rkey_cache *cache, uint32_t rkey)
+{
+	struct rkey_node **at, *old;
+
+	bond_lock(&cache->lock);
+	at = rkey_slot(cache, rkey);
+	old = *at;
+	if (old)
+		*at = old->next;
+	bond_unlock(&cache->lock);
+	free(old);
+}
+
+void rkey_forget_all(struct rkey_cache *cache)
+{
+	struct rkey_node *node, *next, *all[RKEY_BUCKETS];
+	unsigned int i;
+
+	bond_lock(&cache->lock);
+	memcpy(all, cache->bucket, sizeof(all));
+	memset(cache->bucket, 0, sizeof(cache->bucket));
+	bond_unlock(&cache->lock);
+	for (i = 0; i < RKEY_BUCKETS; i++) {
+		for (node = all[i]; node; node = next) {
+			next = node->next;
+			free(node);
+		}
+	}
+}
+
+unsigned int rkey_find(struct rkey_cache *cache, uint32_t rkey, uint32_t keys[BOND_MAX_MEMBERS])
+{
+	struct rkey_node *node;
+	unsigned int nkeys = 0;
+
+	bond_lock(&cache->lock);
+	node = *rkey_slot(cache, rkey);
+	if (node) {
+		nkeys = node->nkeys;
+		memcpy(keys, node->key, nkeys * sizeof(*keys));
+	}
+	bond_unlock(&cache->lock);
+	return nkeys;
+}

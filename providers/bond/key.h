@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Key translation. The application knows the primary's keys alone; a piece on another path needs
+ * the key of that path's member. lkeys are this process's own and always known; rkeys are the
+ * peer's and learned over the control channel (peer.c).
+ */
+#ifndef BOND_KEY_H
+#define BOND_KEY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "lock.h"
+#include "config.h"
+
+enum { LKEY_BUCKETS = 1024, RKEY_BUCKETS = 64 };
+
+struct lkey_node {
+	struct lkey_node *next;
+	uint32_t lkey;			/* the primary's */
+	uint32_t nkeys;
+	uint32_t key[BOND_MAX_MEMBERS];
+};
+
+struct lkey_table {
+	struct bond_lock lock;
+	struct lkey_node *bucket[LKEY_BUCKETS];
+};
+
+struct rkey_node;
+
+struct rkey_cache {
+	struct bond_lock lock;
+	struct rkey_node *bucket[RKEY_BUCKETS];
+};
+
+/* The node stays the caller's; it must be deleted before its memory goes. */
+void lkey_add(struct lkey_table *table, struct lkey_node *node);
+void lkey_del(struct lkey_table *table, struct lkey_node *node);
+/* false: no such lkey, or none for that member. */
+bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key);
+
+/* ENOMEM when the key could not be kept; the caller asks again at the next use. */
+int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const uint32_t *keys, unsigned int nkeys);
+void rkey_forget(struct rkey_cache *cache, uint32_t rkey);
+void rkey_forget_all(struct rkey_cache *cache);
+/* Copies the peer's keys for @rkey by peer member; returns how many, 0: unknown. */
+unsigned int rkey_find(struct rkey_cache *cache, uint32_t rkey, uint32_t keys[BOND_MAX_MEMBERS]);
+
+#endif

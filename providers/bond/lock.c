@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* The slow half of lock.h. */
+#include "lock.h"
+
+enum { SPINS_BEFORE_YIELD = 200 };
+
+static inline void cpu_relax(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+	__builtin_ia32_pause();
+#elif defined(__aarch64__)
+	__asm__ volatile("yield");
+#endif
+}
+
+void bond_lock_wait(struct bond_lock *lock)
+{
+	unsigned int spins = 0;
+
+	do {
+		while (__atomic_load_n(&lock->word, __ATOMIC_RELAXED)) {
+			if (++spins < SPINS_BEFORE_YIELD)
+				cpu_relax();
+			else
+				sched_yield();
+		}
+	} while (!bond_trylock(lock));
+}

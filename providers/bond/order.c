@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* See order.h. Errors and fences of a whole QP are in fence.c. */
+#include <errno.h>
+
+#include "clock.h"
+#include "order.h"
+#include "path.h"
+#include "peer.h"
+#include "progress.h"
+
+enum start {
+	START_DONE,
+	START_WAIT,
+	START_DRAIN,		/* wait until nothing is in flight */
+	START_LEAD,		/* not to be spread: take the lead */
+};
+
+static struct ibv_sge *wr_sges(struct bond_qp *qp, uint32_t seq)
+{
+	return &qp->sq_sge[(size_t)(seq & qp->sq_mask) * qp->max_send_sge];
+}
+
+/* Are pieces of WRs before @seq under way on other paths than the lead? */
+static bool off_lead_before(const struct bond_qp *qp, uint32_t seq)
+{
+	unsigned int i;
+
+	if (!qp->off_lead)
+		return false;
+	for (i = 1; i < qp->npaths_made; i++) {
+		const struct path *path = &qp->path[i];
+
+		if (path->head != path->tail &&
+		    (int32_t)(path->ring[path->head & path->mask].seq - seq) < 0)
+			return true;
+	}
+	return false;
+}
+
+uint32_t order_oldest(const struct bond_qp *qp)
+{
+	uint32_t seq = qp->sq_head;
+
+	while (seq != qp->sq_tail && !qp->sq[seq & qp->sq_mask].left)
+		seq++;
+	return seq;
+}
+
+/* Must later READs stay behind it? */
+static bool wr_is_sync(const struct bond_qp *qp, const struct sq_wr *wr)
+{
+	return opcode_is_sync(wr->opcode) &&
+	       (wr->opcode != IBV_WR_RDMA_READ || wr->len < qp->stripe_above);
+}
+
+/* How many bytes at its remote address a WR touches. */
+static uint32_t wr_remote_len(const struct sq_wr *wr)
+{
+	switch (wr->opcode) {
+	case IBV_WR_RDMA_WRITE:
+	case IBV_WR_RDMA_WRITE_WITH_IMM:
+	case IBV_WR_RDMA_READ:
+		return wr->len;
+	case IBV_WR_ATOMIC_CMP_AND_SWP:
+	case IBV_WR_ATOMIC_FETCH_AND_ADD:
+		return sizeof(uint64_t);
+	default:
+		return 0;
+	}
+}
+
+/* ---- slots ---- */
+
+static void track_local(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
+			unsigned int path, bool add)
+{
+	const struct ibv_sge *sge = wr_sges(qp, piece->seq);
+	uint64_t skip = piece->off, left = piece->len;
+	unsigned int i;
+
+	for (i = 0; i < wr->num_sge && left; i++) {
+		uint64_t len;
+
+		if (skip >= sge[i].length) {
+			skip -= sge[i].length;
+			continue;
+		}
+		len = sge[i].length - skip < left ? sge[i].length - skip : left;
+		if (add)
+			slot_add(qp->local_slots, sge[i].addr + skip, len, path);
+		else
+			slot_sub(qp->local_slots, sge[i].addr + skip, len);
+		left -= len;
+		skip = 0;
+	}
+}
+
+/* Would the piece deliver where a READ on another path still delivers? */
+static bool local_conflict(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint64_t off,
+			   uint64_t len, unsigned int path)
+{
+	const struct ibv_sge *sge = wr_sges(qp, seq);
+	unsigned int i;
+
+	for (i = 0; i < wr->num_sge && len; i++) {
+		uint64_t part;
+
+		if (off >= sge[i].length) {
+			off -= sge[i].length;
+			continue;
+		}
+		part = sge[i].length - off < len ? sge[i].length - off : len;
+		if (!slot_check(qp->local_slots, sge[i].addr + off, part, path))
+			return true;
+		len -= part;
+		off = 0;
+	}
+	return false;
+}
+
+static void order_track(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
+			unsigned int path)
+{
+	if (!qp->spreading)
+		return;
+	piece->flags |= PIECE_TRACKED;
+	if (piece->len)
+		slot_add(qp->slots, piece->raddr, piece->len, path);
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		track_local(qp, wr, piece, path, true);
+}
+
+void order_untrack(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
+		   unsigned int path)
+{
+	if (piece->len)
+		slot_sub(qp->slots, piece->raddr, piece->len);
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		track_local(qp, wr, piece, path, false);
+}
+
+/* ---- holding ---- */
+
+static void hold_add(struct bond_qp *qp, uint32_t seq, enum hold_kind kind)
+{
+	qp->hold[qp->hold_tail++ & qp->sq_mask] = (struct hold){ .seq = seq, .kind = kind };
+	if (kind != HOLD_TAIL)
+		qp->hold_blockers++;
+	qp->sq[seq & qp->sq_mask].flags |= WR_HELD;
+	qp->busy |= BUSY_HOLD;
+}
+
+static void hold_drop(struct bond_qp *qp)
+{
+	struct hold *hold = &qp->hold[qp->hold_head++ & qp->sq_mask];
+
+	if (hold->kind != HOLD_TAIL)
+		qp->hold_blockers--;
+	qp->sq[hold->seq & qp->sq_mask].flags &= ~WR_HELD;
+	if (!order_holds(qp))
+		qp->busy &= ~BUSY_HOLD;
+}
+
+/* Does the WR touch what a held tail has still to write? By bytes: ib_write_bw reuses its buffer. */
+static bool hold_overlaps(const struct bond_qp *qp, const struct sq_wr *wr)
+{
+	uint64_t first = wr->raddr, last = wr->raddr + wr->len - 1;
+	uint32_t i;
+
+	for (i = qp->hold_head; i != qp->hold_tail; i++) {
+		const struct sq_wr *held = &qp->sq[qp->hold[i & qp->sq_mask].seq & qp->sq_mask];
+		uint64_t end = held->raddr + held->len;
+
+		if (first < end && last >= end - BOND_TAIL_BYTES)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * May the WR go although older work is held? Large WRITEs pass tails that they do not touch, or
+ * else a deep queue would be as slow as a shallow one. Their own tail queues up behind.
+ */
+static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr)
+{
+	struct sq_wr body;
+
+	if (qp->hold_blockers || wr->opcode != IBV_WR_RDMA_WRITE || wr->len < qp->stripe_above ||
+	    wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_INLINE))
+		return false;
+	body = *wr;
+	body.len -= BOND_TAIL_BYTES;
+	return !hold_overlaps(qp, &body);
+}
+
+/* ---- the lead ---- */
+
+/* Is the WR one to spread, as far as can be said without looking at others? */
+static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
+{
+	if (!qp->spreading || qp->npaths < 2 || wr->len < qp->stripe_above ||
+	    wr->send_flags & IBV_SEND_INLINE)
+		return false;
+	if (wr->opcode == IBV_WR_RDMA_READ)
+		return !qp->sync_left;
+	return wr->opcode == IBV_WR_RDMA_WRITE;
+}
+
+/* May a WR go to the lead as a whole, given what is under way on other paths? */
+static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr)
+{
+	bool sized = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ;
+
+	if (!path_room(&qp->path[0]))
+		return false;
+	if (!off_lead_before(qp, seq))
+		return !(wr->opcode == IBV_WR_RDMA_READ && qp->spreading) ||
+		       !local_conflict(qp, wr, seq, 0, wr->len, 0);
+	/* Only what goes by address alone may be ahead of work on other paths. */
+	if (!sized || wr->send_flags & IBV_SEND_FENCE)
+		return false;
+	if (wr->len < qp->order_below && qp->ordering != CONFIG_ORDERING_COMPLETION)
+		return false;
+	/* A large one that cannot be spread (a bad key?) fails behind what is older, if it fails. */
+	if (wr->len >= qp->stripe_above && order_spreadable(qp, wr))
+		return false;
+	if (wr->len && !slot_check(qp->slots, wr->raddr, wr->len, 0))
+		return false;
+	return wr->opcode != IBV_WR_RDMA_READ || !local_conflict(qp, wr, seq, 0, wr->len, 0);
+}
+
+static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
+{
+	struct path *lead = &qp->path[0];
+	struct piece *piece;
+
+	if (!order_lead_may_go(qp, seq, wr))
+		return START_WAIT;
+	piece = path_append(lead);
+	*piece = (struct piece){ .raddr = wr->raddr, .seq = seq, .len = wr->len,
+				 .rkey = wr->rkey, .flags = PIECE_WHOLE };
+	if (wr_is_sync(qp, wr)) {
+		piece->flags |= PIECE_SYNC;
+		qp->sync_left++;
+	}
+	piece->len = wr_remote_len(wr);
+	order_track(qp, wr, piece, 0);
+	path_push(lead);
+	return START_DONE;
+}
+
+/* ---- spreading ---- */
+
+static bool lkeys_known(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
+			const struct path *path)
+{
+	const struct ibv_sge *sge = wr_sges(qp, seq);
+	uint32_t key;
+	unsigned int i;
+
+	for (i = 0; i < wr->num_sge; i++)
+		if (!lkey_find(&qp->bctx->lkeys, sge[i].lkey, path->member, &key))
+			return false;
+	return true;
+}
+
+/* The rkey of each path; false: not all known (yet). */
+static bool spread_keys(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint32_t *rkey)
+{
+	uint32_t peer_keys[BOND_MAX_MEMBERS];
+	unsigned int nkeys = rkey_find(&qp->rkeys, wr->rkey, peer_keys);
+	unsigned int i;
+
+	if (!nkeys) {
+		bond_peer_key_ask(qp, wr->rkey);
+		return false;
+	}
+	rkey[0] = wr->rkey;
+	for (i = 1; i < qp->npaths; i++) {
+		if (qp->path[i].broken)
+			continue;
+		if (qp->path[i].peer_member >= nkeys || !lkeys_known(qp, wr, seq, &qp->path[i]))
+			return false;
+		rkey[i] = peer_keys[qp->path[i].peer_member];
+	}
+	return true;
+}
+
+static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
+			const struct plan_piece *cut, unsigned int n)
+{
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		/* Room for all that this WR could put there. */
+		if (path_room(&qp->path[cut[i].path]) < n)
+			return false;
+		if (wr->opcode == IBV_WR_RDMA_READ &&
+		    local_conflict(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
+			return false;
+	}
+	return true;
+}
+
+/* A piece of a spread WR went into a path's queue. */
+static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
+			 struct path *path, uint64_t now_ns)
+{
+	order_track(qp, wr, piece, path->index);
+	sched_posted(&qp->sched, path->index, piece->len, now_ns);
+	if (path->index) {
+		qp->off_lead++;
+		qp->busy |= BUSY_OFF_LEAD;
+	}
+}
+
+static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
+			  const struct plan_piece *cut, unsigned int n, const uint32_t *rkey)
+{
+	uint64_t now = clock_ns();
+	unsigned int i;
+
+	for (i = 0; i < n; i++) {
+		struct path *path = &qp->path[cut[i].path];
+		struct piece *piece = path_append(path);
+
+		*piece = (struct piece){ .raddr = wr->raddr + cut[i].off, .seq = seq,
+					 .len = cut[i].len, .off = cut[i].off, .rkey = rkey[cut[i].path],
+					 .flags = PIECE_DUE };
+		order_posted(qp, wr, piece, path, now);
+	}
+	wr->left = n;
+}
+
+static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
+{
+	struct plan_piece cut[PLAN_MAX_PIECES];
+	struct plan_op op = { .raddr = wr->raddr, .len = wr->len,
+			      .want_tail = wr->opcode == IBV_WR_RDMA_WRITE &&
+					   qp->ordering != CONFIG_ORDERING_COMPLETION };
+	uint32_t rkey[BOND_MAX_PATHS];
+	unsigned int i, n = 0;
+
+	if (wr->send_flags & IBV_SEND_FENCE && order_oldest(qp) != seq)
+		return START_WAIT;
+	if (!spread_keys(qp, wr, seq, rkey))
+		return START_LEAD;
+	switch (plan_cut(&op, qp->slots, &qp->sched, clock_ns(), cut, 2 * qp->npaths + 2, &n)) {
+	case PLAN_OK:
+		break;
+	case PLAN_WAIT:
+		return START_WAIT;
+	case PLAN_REBALANCE:
+		return START_DRAIN;
+	}
+	if (!spread_fits(qp, wr, seq, cut, n))
+		return START_WAIT;
+	spread_pieces(qp, wr, seq, cut, n, rkey);
+	if (op.want_tail) {
+		wr->left++;
+		wr->flags |= WR_TAIL;
+	}
+	for (i = 0; i < qp->npaths; i++)
+		if (path_backlog(&qp->path[i]))
+			path_push(&qp->path[i]);
+	return START_DONE;
+}
+
+static enum start order_start(struct bond_qp *qp, uint32_t seq)
+{
+	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
+	enum start start = START_LEAD;
+
+	if (order_spreadable(qp, wr))
+		start = order_spread(qp, seq, wr);
+	if (start == START_LEAD)
+		start = order_lead(qp, seq, wr);
+	return start;
+}
+
+void order_submit(struct bond_qp *qp, uint32_t seq)
+{
+	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
+	enum start start = START_WAIT;
+
+	wr->left = 1;
+	if (unlikely(qp->error)) {
+		order_fail(qp, NULL, seq, IBV_WC_WR_FLUSH_ERR, 0);
+		return;
+	}
+	if (!order_holds(qp) || order_may_pass(qp, wr))
+		start = order_start(qp, seq);
+	if (start != START_DONE)
+		hold_add(qp, seq, start == START_DRAIN ? HOLD_DRAIN : HOLD_WR);
+	else if (wr->flags & WR_TAIL)
+		hold_add(qp, seq, HOLD_TAIL);
+	if (order_holds(qp) || path_backlog(&qp->path[0]))
+		progress_want();
+}
+
+/*
+ * The path for a tail: the lead, so that what is posted after it is seen after it. Only where the
+ * lead is broken and the tail of an older, good WR is still due, another one.
+ */
+static struct path *tail_path(struct bond_qp *qp, const struct sq_wr *wr, uint32_t *rkey)
+{
+	uint32_t keys[BOND_MAX_MEMBERS];
+	unsigned int i, nkeys;
+
+	*rkey = wr->rkey;
+	if (likely(!qp->path[0].broken))
+		return &qp->path[0];
+	nkeys = rkey_find(&qp->rkeys, wr->rkey, keys);
+	for (i = 1; i < qp->npaths_made; i++) {
+		struct path *path = &qp->path[i];
+
+		if (path->broken || path->peer_member >= nkeys)
+			continue;
+		*rkey = keys[path->peer_member];
+		return path;
+	}
+	return NULL;
+}
+
+static enum start release_tail(struct bond_qp *qp, uint32_t seq)
+{
+	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
+	uint32_t off = wr->len - BOND_TAIL_BYTES, rkey;
+	struct path *path = tail_path(qp, wr, &rkey);
+	struct piece *piece;
+
+	/* Its own body, and all before it, off the lead. */
+	if (!path || off_lead_before(qp, seq + 1) || !path_room(path))
+		return START_WAIT;
+	piece = path_append(path);
+	*piece = (struct piece){ .raddr = wr->raddr + off, .seq = seq, .len = BOND_TAIL_BYTES,
+				 .off = off, .rkey = rkey, .flags = PIECE_TAIL | PIECE_DUE };
+	wr->flags &= ~WR_TAIL;
+	order_posted(qp, wr, piece, path, clock_ns());
+	path_push(path);
+	return START_DONE;
+}
+
+static bool all_idle(const struct bond_qp *qp)
+{
+	unsigned int i;
+
+	for (i = 0; i < qp->npaths_made; i++)
+		if (qp->path[i].head != qp->path[i].tail)
+			return false;
+	return true;
+}
+
+static enum start release_one(struct bond_qp *qp, const struct hold *hold)
+{
+	switch ((enum hold_kind)hold->kind) {
+	case HOLD_TAIL:
+		return release_tail(qp, hold->seq);
+	case HOLD_DRAIN:
+		if (!all_idle(qp))
+			return START_DRAIN;
+		break;
+	case HOLD_WR:
+		break;
+	}
+	return order_start(qp, hold->seq);
+}
+
+void order_release(struct bond_qp *qp)
+{
+	while (order_holds(qp)) {
+		struct hold *hold = &qp->hold[qp->hold_head & qp->sq_mask];
+		struct sq_wr *wr = &qp->sq[hold->seq & qp->sq_mask];
+		enum start start;
+
+		if (unlikely(qp->error) && (int32_t)(hold->seq - qp->error_seq) >= 0)
+			return;
+		start = release_one(qp, hold);
+		if (start == START_DRAIN && hold->kind == HOLD_WR)
+			hold->kind = HOLD_DRAIN;
+		if (start != START_DONE)
+			return;
+		/* A body that went leaves its tail behind, in the same place. */
+		if (wr->flags & WR_TAIL) {
+			if (hold->kind != HOLD_TAIL)
+				qp->hold_blockers--;
+			hold->kind = HOLD_TAIL;
+			continue;
+		}
+		hold_drop(qp);
+	}
+}
+
+void order_flush_held(struct bond_qp *qp)
+{
+	while (order_holds(qp)) {
+		struct sq_wr *wr = &qp->sq[qp->hold[qp->hold_head & qp->sq_mask].seq & qp->sq_mask];
+
+		wr->left--;
+		wr->flags &= ~WR_TAIL;
+		if (!wr->status)
+			wr->status = IBV_WC_WR_FLUSH_ERR;
+		hold_drop(qp);
+	}
+}

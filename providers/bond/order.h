@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * What may go now, what must wait, and what goes where (design 5 and 6). A WR of the application
+ * is submitted once; it is either put on its way as pieces, or held, whole or its last bytes,
+ * until what it follows was acknowledged. Held work is released in the order it came.
+ *
+ * Everything here is called with the QP's sq_lock held.
+ */
+#ifndef BOND_ORDER_H
+#define BOND_ORDER_H
+
+#include "bond.h"
+
+/* A new WR, saved in sq[seq], the youngest. */
+void order_submit(struct bond_qp *qp, uint32_t seq);
+/* Something was acknowledged: let go what waited for it. */
+void order_release(struct bond_qp *qp);
+/* What is held will never go: its completions say so. */
+void order_flush_held(struct bond_qp *qp);
+/*
+ * The WR failed, on @path (NULL: nowhere). Nothing more goes out; what was accepted after it is
+ * flushed as soon as what came before it has ended.
+ */
+void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc_status status,
+		uint32_t vendor_err);
+/* In error: takes the paths to ERR once that is due, and flushes what never went out. */
+void order_fence(struct bond_qp *qp);
+/* The beacon came back: all that was in flight on @path has been heard of. */
+void order_beacon(struct path *path);
+/* A piece leaves the slots. */
+void order_untrack(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
+		   unsigned int path);
+/* The oldest WR that is not done; sq_tail: none. */
+uint32_t order_oldest(const struct bond_qp *qp);
+
+static inline bool order_holds(const struct bond_qp *qp)
+{
+	return qp->hold_head != qp->hold_tail;
+}
+
+/* READs and atomics on the lead that a later READ must not overtake. */
+static inline bool opcode_is_sync(unsigned int opcode)
+{
+	return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
+	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
+#endif

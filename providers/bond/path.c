@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* See path.h. Building a member's work requests from pieces; retiring them. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "clock.h"
+#include "order.h"
+#include "path.h"
+
+enum {
+	PUSH_BATCH = 8,			/* work requests per member post */
+	PUSH_SGES = 32,			/* SGEs for all of them */
+};
+
+struct push {
+	struct ibv_send_wr wr[PUSH_BATCH];
+	struct ibv_sge sge[PUSH_SGES];
+	unsigned int nwr, nsge;
+};
+
+int path_open(struct path *path, struct bond_qp *qp, unsigned int index, unsigned int member,
+	      struct ibv_qp *mqp, struct mcq *mcq, uint32_t depth_wr, uint32_t ring_size)
+{
+	memset(path, 0, sizeof(*path));
+	path->ring = calloc(ring_size, sizeof(*path->ring));
+	if (!path->ring)
+		return ENOMEM;
+	path->qp = qp;
+	path->index = index;
+	path->member = member;
+	path->mqp = mqp;
+	path->mcq = mcq;
+	path->mask = ring_size - 1;
+	path->depth_wr = depth_wr;
+	return 0;
+}
+
+void path_close(struct path *path)
+{
+	free(path->ring);
+	path->ring = NULL;
+}
+
+/* The SGEs of the WR that cover the piece, with the member's keys. false: a key went away. */
+static bool push_sges(struct push *push, const struct path *path, const struct piece *piece,
+		      const struct sq_wr *wr)
+{
+	struct bond_qp *qp = path->qp;
+	const struct ibv_sge *from = &qp->sq_sge[(size_t)(piece->seq & qp->sq_mask) *
+						 qp->max_send_sge];
+	struct ibv_sge *to = &push->sge[push->nsge];
+	uint64_t skip = piece->off, left = piece->len;
+	unsigned int i, n = 0;
+
+	for (i = 0; i < wr->num_sge && (left || piece->flags & PIECE_WHOLE); i++) {
+		if (skip && skip >= from[i].length) {
+			skip -= from[i].length;
+			continue;
+		}
+		to[n].addr = from[i].addr + skip;
+		to[n].length = from[i].length - skip < left ? from[i].length - skip : left;
+		to[n].lkey = from[i].lkey;
+		if (path->member && !lkey_find(&qp->bctx->lkeys, from[i].lkey, path->member,
+					       &to[n].lkey))
+			return false;
+		left -= to[n].length;
+		skip = 0;
+		n++;
+	}
+	push->wr[push->nwr].sg_list = to;
+	push->wr[push->nwr].num_sge = n;
+	push->nsge += n;
+	return true;
+}
+
+static void push_wr(struct push *push, struct path *path, uint32_t index)
+{
+	const struct piece *piece = &path->ring[index & path->mask];
+	const struct sq_wr *wr = &path->qp->sq[piece->seq & path->qp->sq_mask];
+	struct ibv_send_wr *to = &push->wr[push->nwr];
+	bool ok = push_sges(push, path, piece, wr);
+
+	to->wr_id = index;
+	to->next = NULL;
+	to->opcode = wr->opcode;
+	to->send_flags = wr->send_flags;
+	if (piece->flags & PIECE_DUE)
+		to->send_flags |= IBV_SEND_SIGNALED;
+	/* Only a whole WR is behind everything that it follows; a part was let go by order.c. */
+	if (!(piece->flags & PIECE_WHOLE))
+		to->send_flags &= ~(unsigned int)(IBV_SEND_FENCE | IBV_SEND_SOLICITED);
+	to->imm_data = wr->imm;
+	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
+		to->wr.atomic.remote_addr = wr->raddr;
+		to->wr.atomic.rkey = wr->rkey;
+		to->wr.atomic.compare_add = wr->compare_add;
+		to->wr.atomic.swap = wr->swap;
+	} else {
+		to->wr.rdma.remote_addr = piece->raddr;
+		to->wr.rdma.rkey = piece->rkey;
+	}
+	/* The lkey was withdrawn while the WR waited: let the NIC refuse it like any bad lkey. */
+	if (!ok) {
+		to->sg_list = &push->sge[0];
+		push->sge[0] = (struct ibv_sge){ .length = piece->len };
+		to->num_sge = 1;
+	}
+	if (push->nwr)
+		push->wr[push->nwr - 1].next = to;
+	push->nwr++;
+}
+
+/* Posts the batch; returns how many the member took (siw: 0 with bad_wr set; negative errnos). */
+static unsigned int push_post(struct path *path, struct push *push, int *err)
+{
+	struct ibv_send_wr *bad = NULL;
+	int ret = ibv_post_send(path->mqp, push->wr, &bad);
+
+	*err = 0;
+	if (!ret && !bad)
+		return push->nwr;
+	*err = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	return bad ? (unsigned int)(bad - push->wr) : 0;
+}
+
+/* How many more of the pieces that must be heard of the member's CQ has room for. */
+static bool path_may_post(const struct path *path, const struct piece *piece)
+{
+	const struct bond_qp *qp = path->qp;
+
+	/* In error, only what came before the error still goes. */
+	if (unlikely(qp->error) &&
+	    (path->broken || (int32_t)(piece->seq - qp->error_seq) >= 0))
+		return false;
+	if (path->posted - path->head >= path->depth_wr)
+		return false;
+	return !(piece->flags & PIECE_DUE) ||
+	       atomic_load_explicit(&path->mcq->due, memory_order_relaxed) < path->mcq->room;
+}
+
+/* Takes the next pieces into the batch, and counts them as posted. */
+static void push_fill(struct push *push, struct path *path)
+{
+	while (push->nwr < PUSH_BATCH && path_backlog(path)) {
+		struct piece *piece = &path->ring[path->posted & path->mask];
+
+		if (!path_may_post(path, piece) ||
+		    (push->nwr && push->nsge + path->qp->max_send_sge > PUSH_SGES))
+			break;
+		if (piece->flags & PIECE_DUE)
+			atomic_fetch_add_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		push_wr(push, path, path->posted);
+		path->posted++;
+	}
+}
+
+static void path_unpost(struct path *path, unsigned int count)
+{
+	while (count--) {
+		path->posted--;
+		if (path->ring[path->posted & path->mask].flags & PIECE_DUE)
+			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	}
+}
+
+void path_push(struct path *path)
+{
+	struct push push;
+	unsigned int done;
+	int err = 0;
+
+	while (path_backlog(path) && !err) {
+		push.nwr = 0;
+		push.nsge = 0;
+		push_fill(&push, path);
+		if (!push.nwr)
+			break;
+		done = push_post(path, &push, &err);
+		path_unpost(path, push.nwr - done);
+	}
+	if (err && err != ENOMEM) {
+		/* Refused for good: a NIC would have completed it in error. */
+		struct piece *piece = &path->ring[path->posted & path->mask];
+
+		order_fail(path->qp, path, piece->seq, IBV_WC_LOC_QP_OP_ERR, 0);
+	}
+	if (path->index == 0) {
+		if (path_backlog(path))
+			path->qp->busy |= BUSY_BACKLOG;
+		else
+			path->qp->busy &= ~BUSY_BACKLOG;
+	}
+}
+
+static void piece_done(struct path *path, struct piece *piece, enum ibv_wc_status status,
+		       uint32_t vendor_err)
+{
+	struct bond_qp *qp = path->qp;
+	struct sq_wr *wr = &qp->sq[piece->seq & qp->sq_mask];
+
+	if (piece->flags & PIECE_TRACKED)
+		order_untrack(qp, wr, piece, path->index);
+	if (piece->flags & PIECE_SYNC)
+		qp->sync_left--;
+	if (piece->flags & PIECE_DUE) {
+		sched_acked(&qp->sched, path->index, piece->len, clock_ns());
+		if (path->index && !--qp->off_lead)
+			qp->busy &= ~BUSY_OFF_LEAD;
+	}
+	if (unlikely(status)) {
+		/* The first verdict counts; a flush says only that another piece had one. */
+		if (!wr->status || wr->status == IBV_WC_WR_FLUSH_ERR) {
+			wr->status = status;
+			wr->vendor_err = vendor_err;
+		}
+	}
+	wr->left--;
+}
+
+void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, uint32_t vendor_err)
+{
+	/* A stale completion, from before a RESET. */
+	if (unlikely(index - path->head >= path->posted - path->head))
+		return;
+	while (path->head != index) {
+		struct piece *piece = &path->ring[path->head++ & path->mask];
+
+		if (piece->flags & PIECE_DUE)
+			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		piece_done(path, piece, IBV_WC_SUCCESS, 0);
+	}
+	path->head++;
+	if (path->ring[index & path->mask].flags & PIECE_DUE)
+		atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	piece_done(path, &path->ring[index & path->mask], status, vendor_err);
+}
+
+void path_flush(struct path *path)
+{
+	while (path->head != path->tail) {
+		bool posted = path->head != path->posted;
+		struct piece *piece = &path->ring[path->head & path->mask];
+		struct sq_wr *wr = &path->qp->sq[piece->seq & path->qp->sq_mask];
+		/* Unsignalled, and not among the flushed: it was executed and said nothing. */
+		bool silent = posted && !(piece->flags & PIECE_DUE) && !(wr->flags & WR_SIGNALED);
+
+		path->head++;
+		if (posted && piece->flags & PIECE_DUE)
+			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		if (!posted)
+			path->posted++;
+		piece_done(path, piece, silent ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR, 0);
+	}
+}

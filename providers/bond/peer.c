@@ -1,0 +1,342 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * See peer.h. The callbacks at the end run in the control thread, one at a time; they take qp->lock,
+ * so bond_peer_down() must be called without it. How paths are made and connected: pair.c.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "auth.h"
+#include "ctrl.h"
+#include "fence.h"
+#include "log.h"
+#include "objects.h"
+#include "order.h"
+#include "pair.h"
+#include "path.h"
+#include "peer.h"
+#include "progress.h"
+
+enum { CTRL_PORTS = 4, WAIT_STEP_US = 500 };
+
+/* One per control port; bonds with another port have another channel. */
+static struct {
+	pthread_mutex_t lock;
+	struct {
+		struct ctrl *ctrl;
+		uint16_t port;
+		unsigned int users;
+	} port[CTRL_PORTS];
+} peers = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static const struct ctrl_ops peer_ops;
+
+/* ---- the channel ---- */
+
+static int peer_ctrl_open(const struct bond_config *cfg, struct ctrl **ctrl)
+{
+	struct ctrl_config config = { .port = cfg->control_port, .ops = &peer_ops };
+	struct auth_key key;
+	char why[256];
+	int err;
+
+	if (cfg->auth_key_file[0]) {
+		err = auth_key_load(cfg->auth_key_file, &key, why, sizeof(why));
+		if (err) {
+			bond_warn("%s: %s; paths other than the primary's stay unused", cfg->name,
+				  why);
+			return err;
+		}
+		config.key = &key;
+	}
+	*ctrl = ctrl_create(&config);
+	err = *ctrl ? 0 : errno;
+	if (config.key)
+		auth_key_wipe(&key);
+	return err;
+}
+
+int bond_peer_context_open(struct bond_context *bctx)
+{
+	unsigned int i, spare = CTRL_PORTS;
+	int err = 0;
+
+	/* Without a second member, or as a mere backup, there is nothing to agree upon yet. */
+	if (bctx->cfg->mode == CONFIG_MODE_BACKUP)
+		return 0;
+	pthread_mutex_lock(&peers.lock);
+	for (i = 0; i < CTRL_PORTS; i++) {
+		if (!peers.port[i].users)
+			spare = i;
+		else if (peers.port[i].port == bctx->cfg->control_port)
+			break;
+	}
+	if (i == CTRL_PORTS) {
+		i = spare;
+		err = i == CTRL_PORTS ? EMFILE : peer_ctrl_open(bctx->cfg, &peers.port[i].ctrl);
+	}
+	if (!err) {
+		peers.port[i].port = bctx->cfg->control_port;
+		peers.port[i].users++;
+		bctx->ctrl = peers.port[i].ctrl;
+	}
+	pthread_mutex_unlock(&peers.lock);
+	if (err)
+		bond_info("%s: no control channel: %s", bctx->cfg->name, strerror(err));
+	/* The primary alone is still a device. */
+	return 0;
+}
+
+void bond_peer_context_close(struct bond_context *bctx)
+{
+	struct ctrl *ctrl = NULL;
+	unsigned int i;
+
+	if (!bctx->ctrl)
+		return;
+	pthread_mutex_lock(&peers.lock);
+	for (i = 0; i < CTRL_PORTS; i++) {
+		if (peers.port[i].users && peers.port[i].ctrl == bctx->ctrl &&
+		    !--peers.port[i].users)
+			ctrl = peers.port[i].ctrl;
+	}
+	pthread_mutex_unlock(&peers.lock);
+	bctx->ctrl = NULL;
+	if (ctrl)
+		ctrl_destroy(ctrl);
+}
+
+void bond_peer_key_withdraw(uint32_t rkey, uint64_t pd_id)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&peers.lock);
+	for (i = 0; i < CTRL_PORTS; i++)
+		if (peers.port[i].users)
+			ctrl_key_withdraw(peers.port[i].ctrl, rkey, pd_id);
+	pthread_mutex_unlock(&peers.lock);
+}
+
+bool bond_peer_key_withdrawing(uint32_t rkey, uint64_t pd_id)
+{
+	bool yes = false;
+	unsigned int i;
+
+	pthread_mutex_lock(&peers.lock);
+	for (i = 0; i < CTRL_PORTS && !yes; i++)
+		if (peers.port[i].users)
+			yes = ctrl_key_withdrawing(peers.port[i].ctrl, rkey, pd_id);
+	pthread_mutex_unlock(&peers.lock);
+	return yes;
+}
+
+/* ---- one QP ---- */
+
+void bond_peer_up(struct bond_qp *qp)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+	struct ctrl_qp_info info = { .qpn = qp->vqp.qp.qp_num,
+				     .dest_qpn = qp->attr.dest_qp_num,
+				     .generation = qp->generation + 1 };
+	struct ibv_gid_entry gid;
+
+	/* Only RoCE names its peer by an address; a single member has nothing to offer. */
+	if (!qp->bctx->ctrl || !ah->is_global || qp->attr.port_num != BOND_PORT ||
+	    ibv_query_gid_ex(&qp->bctx->vctx.context, BOND_PORT, ah->grh.sgid_index, &gid, 0))
+		return;
+	memcpy(info.gid, gid.gid.raw, sizeof(info.gid));
+	memcpy(info.dest_gid, ah->grh.dgid.raw, sizeof(info.dest_gid));
+	info.ifindex = gid.ndev_ifindex;
+	pthread_mutex_lock(&qp->lock);
+	pair_describe(qp, &info.desc);
+	pthread_mutex_unlock(&qp->lock);
+	qp->peer = ctrl_qp_up(qp->bctx->ctrl, &info, qp);
+	if (!qp->peer)
+		bond_info("QP 0x%x stays on path 0: %s", info.qpn, strerror(errno));
+}
+
+void bond_peer_down(struct bond_qp *qp)
+{
+	struct ctrl_qp *peer;
+
+	/* The data path asks for keys through it. */
+	bond_lock(&qp->sq_lock);
+	peer = qp->peer;
+	qp->peer = NULL;
+	bond_unlock(&qp->sq_lock);
+	if (peer)
+		ctrl_qp_down(peer);
+}
+
+void bond_peer_wait(struct bond_qp *qp)
+{
+	int left_us = qp->bctx->cfg->wait_ms * 1000;
+	struct timespec step = { .tv_nsec = WAIT_STEP_US * 1000 };
+
+	while (left_us > 0 && qp->peer && !__atomic_load_n(&qp->paths_settled, __ATOMIC_ACQUIRE)) {
+		nanosleep(&step, NULL);
+		left_us -= WAIT_STEP_US;
+	}
+}
+
+void bond_peer_key_ask(struct bond_qp *qp, uint32_t rkey)
+{
+	if (qp->peer)
+		ctrl_key_ask(qp->peer, rkey);
+}
+
+void bond_peer_error(struct bond_qp *qp)
+{
+	if (qp->peer)
+		ctrl_qp_error(qp->peer, 0);
+}
+
+void bond_peer_spread(struct bond_qp *qp)
+{
+	if (!qp->spread_pending || (int32_t)(order_oldest(qp) - qp->spread_from) < 0)
+		return;
+	qp->spread_pending = false;
+	qp->spreading = true;
+}
+
+/* ---- callbacks ---- */
+
+static int peer_describe(void *cookie, const struct wire_qp_desc *peer, struct wire_qp_desc *mine)
+{
+	struct bond_qp *qp = cookie;
+	int err;
+
+	pthread_mutex_lock(&qp->lock);
+	err = pair_lead(qp, peer, mine);
+	pthread_mutex_unlock(&qp->lock);
+	return err;
+}
+
+static int peer_offer(void *cookie, const struct wire_qp_desc *peer, struct wire_qp_desc *mine,
+		      uint32_t *ok_mask)
+{
+	struct bond_qp *qp = cookie;
+	int err;
+
+	pthread_mutex_lock(&qp->lock);
+	err = pair_follow(qp, peer, mine, ok_mask);
+	pthread_mutex_unlock(&qp->lock);
+	return err;
+}
+
+static int peer_answer(void *cookie, const struct wire_qp_desc *peer, uint32_t *ok_mask)
+{
+	struct bond_qp *qp = cookie;
+	int err;
+
+	pthread_mutex_lock(&qp->lock);
+	err = pair_answer(qp, peer, ok_mask);
+	pthread_mutex_unlock(&qp->lock);
+	return err;
+}
+
+static void peer_ready(void *cookie, uint32_t path_mask)
+{
+	struct bond_qp *qp = cookie;
+
+	pthread_mutex_lock(&qp->lock);
+	pair_ready(qp, path_mask);
+	pthread_mutex_unlock(&qp->lock);
+	__atomic_store_n(&qp->paths_settled, true, __ATOMIC_RELEASE);
+}
+
+/* The peer's ends are gone: new work takes path 0; what is under way there ends by itself. */
+static void peer_gone(void *cookie)
+{
+	struct bond_qp *qp = cookie;
+
+	bond_lock(&qp->sq_lock);
+	qp->npaths = 1;
+	qp->spread_pending = false;
+	bond_unlock(&qp->sq_lock);
+	rkey_forget_all(&qp->rkeys);
+	__atomic_store_n(&qp->paths_settled, false, __ATOMIC_RELEASE);
+}
+
+/*
+ * The peer's QP failed. If that was because this side refused something on a path of ours, then
+ * that path is in ERR here, as path 0 would be on one NIC.
+ */
+static void peer_error(void *cookie, uint32_t reason)
+{
+	struct bond_qp *qp = cookie;
+	struct ibv_qp_init_attr init;
+	struct ibv_qp_attr attr;
+	bool refused = false;
+	unsigned int i;
+
+	(void)reason;
+	pthread_mutex_lock(&qp->lock);
+	for (i = 1; i < qp->npaths_made; i++)
+		if (qp->path[i].mqp &&
+		    !ibv_query_qp(qp->path[i].mqp, &attr, IBV_QP_STATE, &init) &&
+		    attr.qp_state == IBV_QPS_ERR)
+			refused = true;
+	pthread_mutex_unlock(&qp->lock);
+	if (refused)
+		bond_qp_to_error(qp);
+}
+
+static int peer_key_lookup(void *cookie, uint32_t rkey, struct ctrl_key *key)
+{
+	struct bond_qp *qp = cookie;
+
+	key->pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
+	key->nkeys = bond_mr_rkeys(key->pd_id, rkey, key->keys);
+	return key->nkeys ? 0 : ENOENT;
+}
+
+static void peer_key_learned(void *cookie, uint32_t rkey, const uint32_t *keys, unsigned int nkeys)
+{
+	struct bond_qp *qp = cookie;
+
+	if (nkeys)
+		rkey_learn(&qp->rkeys, rkey, keys, nkeys);
+}
+
+static void peer_key_withdrawn(void *cookie, uint32_t rkey)
+{
+	struct bond_qp *qp = cookie;
+
+	rkey_forget(&qp->rkeys, rkey);
+}
+
+/* Paths and keys stay as they are (design 4): RC does not need the session. */
+static void peer_session(void *cookie)
+{
+	struct bond_qp *qp = cookie;
+
+	bond_dbg("QP 0x%x: the session with its peer broke or came back", qp->vqp.qp.qp_num);
+}
+
+static void peer_log(void *arg, enum ctrl_log_level level, const char *line)
+{
+	(void)arg;
+	if (level == CTRL_LOG_WARN)
+		bond_info("%s", line);
+	else
+		bond_dbg("%s", line);
+}
+
+static const struct ctrl_ops peer_ops = {
+	.qp_describe = peer_describe,
+	.qp_offer = peer_offer,
+	.qp_answer = peer_answer,
+	.qp_ready = peer_ready,
+	.qp_gone = peer_gone,
+	.qp_error = peer_error,
+	.session_lost = peer_session,
+	.session_back = peer_session,
+	.key_lookup = peer_key_lookup,
+	.key_learned = peer_key_learned,
+	.key_withdrawn = peer_key_withdrawn,
+	.log = peer_log,
+};

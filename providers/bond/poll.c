@@ -1,0 +1,353 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Polling. A member's completion is either a receive, which is the application's with its wr_id put
+ * back, or retires pieces; a WR of the application is reported when it is the oldest of its QP and
+ * all its pieces are done, so send completions come in posted order. A QP with more to report than
+ * there was room for stays on the CQ's ready list; there is no queue that could overflow.
+ *
+ * The primary's CQ is looked at on every poll, another member's only while pieces are due there.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "bond.h"
+#include "objects.h"
+#include "order.h"
+#include "path.h"
+#include "peer.h"
+#include "progress.h"
+
+enum { MEMBER_BATCH = 16 };
+
+static const uint8_t wc_opcode[] = {
+	[IBV_WR_RDMA_WRITE] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = IBV_WC_RDMA_WRITE,
+	[IBV_WR_SEND] = IBV_WC_SEND,
+	[IBV_WR_SEND_WITH_IMM] = IBV_WC_SEND,
+	[IBV_WR_RDMA_READ] = IBV_WC_RDMA_READ,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = IBV_WC_COMP_SWAP,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = IBV_WC_FETCH_ADD,
+	[IBV_WR_LOCAL_INV] = IBV_WC_LOCAL_INV,
+	[IBV_WR_BIND_MW] = IBV_WC_BIND_MW,
+	[IBV_WR_SEND_WITH_INV] = IBV_WC_SEND,
+};
+
+/* ---- reporting ---- */
+
+/* Skips what is done and not to be reported; is the next one to be? sq_lock held. */
+static inline bool qp_reportable(struct bond_qp *qp)
+{
+	while (qp->sq_head != qp->sq_tail) {
+		const struct sq_wr *wr = &qp->sq[qp->sq_head & qp->sq_mask];
+
+		if (wr->left)
+			return false;
+		if (wr->flags & WR_SIGNALED || wr->status)
+			return true;
+		qp->sq_head++;
+	}
+	return false;
+}
+
+static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
+{
+	const struct sq_wr *wr = &qp->sq[qp->sq_head++ & qp->sq_mask];
+
+	wc->wr_id = wr->wr_id;
+	wc->status = wr->status;
+	wc->opcode = wc_opcode[wr->opcode];
+	wc->vendor_err = wr->vendor_err;
+	wc->byte_len = opcode_is_sync(wr->opcode) ? wr->len : 0;
+	wc->qp_num = qp->vqp.qp.qp_num;
+	wc->wc_flags = 0;
+	qp->sq_free = qp->sq_head;
+}
+
+static void ready_add(struct bond_cq *cq, struct bond_qp *qp)
+{
+	if (qp->on_ready)
+		return;
+	qp->on_ready = true;
+	qp->ready_next = cq->ready;
+	cq->ready = qp;
+}
+
+/* Fills @wc from the QPs that have something to report. */
+static int ready_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	while (cq->ready && n < num_entries) {
+		struct bond_qp *qp = cq->ready;
+
+		bond_lock(&qp->sq_lock);
+		while (n < num_entries && qp_reportable(qp))
+			qp_report(qp, &wc[n++]);
+		if (!qp_reportable(qp)) {
+			cq->ready = qp->ready_next;
+			qp->on_ready = false;
+		}
+		bond_unlock(&qp->sq_lock);
+	}
+	return n;
+}
+
+/* ---- what the members say ---- */
+
+/* Everything but the plain success of a piece on a QP that is well. sq_lock held. */
+static void send_done_slow(struct path *path, const struct ibv_wc *wc)
+{
+	struct bond_qp *qp = path->qp;
+
+	if (wc->wr_id & BOND_WRID_BEACON) {
+		order_beacon(path);
+		return;
+	}
+	if (wc->status) {
+		uint32_t index = (uint32_t)wc->wr_id;
+
+		if (index - path->head < path->posted - path->head && !qp->fenced) {
+			uint32_t seq = path->ring[index & path->mask].seq;
+
+			path_retire(path, index, wc->status, wc->vendor_err);
+			order_fail(qp, path, seq, wc->status, wc->vendor_err);
+		} else {
+			path_retire(path, index, wc->status, wc->vendor_err);
+		}
+	} else {
+		path_retire(path, (uint32_t)wc->wr_id, IBV_WC_SUCCESS, 0);
+	}
+	if (path_backlog(path))
+		path_push(path);
+	if (qp->spread_pending)
+		bond_peer_spread(qp);
+	if (order_holds(qp))
+		order_release(qp);
+	order_fence(qp);
+}
+
+/* A successful completion on the lead of a QP with nothing in the software queues. */
+static inline bool send_done_is_short(const struct path *path, const struct ibv_wc *wc)
+{
+	const struct bond_qp *qp = path->qp;
+
+	return !(wc->status | (qp->busy & ~BUSY_OFF_LEAD) | qp->spread_pending) &&
+	       !path_backlog(path);
+}
+
+/* false: stale, from before a RESET. */
+static bool recv_done(struct bond_qp *qp, struct ibv_wc *wc)
+{
+	uint32_t index = (uint32_t)wc->wr_id;
+	bool fresh;
+
+	if (unlikely(qp->vqp.qp.srq)) {
+		wc->wr_id = bond_srq_complete(to_bond_srq(qp->vqp.qp.srq), wc->wr_id);
+		return true;
+	}
+	bond_lock(&qp->rq_lock);
+	fresh = index - qp->rq_head < qp->rq_tail - qp->rq_head;
+	if (likely(fresh)) {
+		wc->wr_id = qp->rq[index & qp->rq_mask];
+		qp->rq_head = index + 1;
+	}
+	bond_unlock(&qp->rq_lock);
+	return fresh;
+}
+
+/* true: @wc is now one of the application's. */
+static inline bool wc_handle(struct bond_cq *cq, struct bond_member *member, struct ibv_wc *wc)
+{
+	struct path *path = bond_member_path(member, wc->qp_num);
+	struct bond_qp *qp;
+	bool report;
+
+	/* Of a QP that is gone. */
+	if (unlikely(!path))
+		return false;
+	qp = path->qp;
+	if (unlikely(qp->kind != BOND_QP_RC)) {
+		if (qp->vqp.qp.srq && bond_srq_is_tag(wc->wr_id))
+			wc->wr_id = bond_srq_complete(to_bond_srq(qp->vqp.qp.srq), wc->wr_id);
+		return true;
+	}
+	if (wc->wr_id & BOND_WRID_RECV)
+		return recv_done(qp, wc);
+	bond_lock(&qp->sq_lock);
+	if (likely(send_done_is_short(path, wc)))
+		path_retire(path, (uint32_t)wc->wr_id, IBV_WC_SUCCESS, 0);
+	else
+		send_done_slow(path, wc);
+	report = qp_reportable(qp);
+	if (report && !qp->on_ready) {
+		qp_report(qp, wc);
+		if (unlikely(qp_reportable(qp)))
+			ready_add(cq, qp);
+	} else {
+		report = false;
+	}
+	bond_unlock(&qp->sq_lock);
+	return report;
+}
+
+/* Polls one member's CQ, in place where the result is the application's. */
+static int mcq_poll(struct bond_cq *cq, struct mcq *mcq, struct bond_member *member,
+		    int num_entries, struct ibv_wc *wc)
+{
+	int i, n, out = 0;
+
+	n = ibv_poll_cq(mcq->cq, num_entries, wc);
+	for (i = 0; i < n; i++) {
+		if (unlikely(out != i))
+			wc[out] = wc[i];
+		if (wc_handle(cq, member, &wc[out]))
+			out++;
+	}
+	return n < 0 ? n : out;
+}
+
+static void soft_push(struct bond_cq *cq, const struct ibv_wc *wc)
+{
+	cq->soft[cq->soft_tail++ & cq->soft_mask] = *wc;
+}
+
+static unsigned int soft_room(const struct bond_cq *cq)
+{
+	return cq->soft_mask + 1 - (cq->soft_tail - cq->soft_head);
+}
+
+static int soft_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = 0;
+
+	while (n < num_entries && cq->soft_head != cq->soft_tail)
+		wc[n++] = cq->soft[cq->soft_head++ & cq->soft_mask];
+	return n;
+}
+
+/* A member's CQ, as long as it has something and the soft queue has room. */
+static void mcq_drain(struct bond_cq *cq, struct mcq *mcq, struct bond_member *member)
+{
+	struct ibv_wc wc[MEMBER_BATCH];
+	unsigned int room;
+	int i, n;
+
+	do {
+		/* Only the primary has completions that are the application's as they stand. */
+		room = mcq == &cq->mcq[0] ? soft_room(cq) : MEMBER_BATCH;
+		n = ibv_poll_cq(mcq->cq, room < MEMBER_BATCH ? (int)room : MEMBER_BATCH, wc);
+		for (i = 0; i < n; i++)
+			if (wc_handle(cq, member, &wc[i]))
+				soft_push(cq, &wc[i]);
+	} while (n == MEMBER_BATCH);
+}
+
+static inline bool mcq_due(struct mcq *mcq)
+{
+	return atomic_load_explicit(&mcq->due, memory_order_relaxed);
+}
+
+void bond_qp_attention(struct bond_qp *qp)
+{
+	struct bond_cq *cq = to_bond_cq(qp->vqp.qp.send_cq);
+
+	if (atomic_exchange_explicit(&qp->on_attention, true, memory_order_acq_rel))
+		return;
+	qp->attention_next = atomic_load_explicit(&cq->attention, memory_order_relaxed);
+	while (!atomic_compare_exchange_weak_explicit(&cq->attention, &qp->attention_next, qp,
+						      memory_order_release, memory_order_relaxed))
+		;
+	progress_want();
+}
+
+static void attention_take(struct bond_cq *cq)
+{
+	struct bond_qp *qp = atomic_exchange_explicit(&cq->attention, NULL, memory_order_acquire);
+
+	while (qp) {
+		struct bond_qp *next = qp->attention_next;
+
+		atomic_store_explicit(&qp->on_attention, false, memory_order_release);
+		ready_add(cq, qp);
+		qp = next;
+	}
+}
+
+/* The other members, and what was left over from before. */
+static int poll_rest(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	unsigned int i;
+	int n;
+
+	n = soft_report(cq, num_entries, wc);
+	for (i = 1; i < cq->nmcqs; i++)
+		if (cq->mcq[i].cq && mcq_due(&cq->mcq[i]))
+			mcq_drain(cq, &cq->mcq[i], &cq->bctx->member[i]);
+	if (atomic_load_explicit(&cq->attention, memory_order_relaxed))
+		attention_take(cq);
+	return n + ready_report(cq, num_entries - n, wc + n);
+}
+
+static inline bool poll_rest_due(struct bond_cq *cq)
+{
+	unsigned int i;
+
+	if (cq->soft_head != cq->soft_tail || cq->ready ||
+	    atomic_load_explicit(&cq->attention, memory_order_relaxed))
+		return true;
+	for (i = 1; i < cq->nmcqs; i++)
+		if (mcq_due(&cq->mcq[i]))
+			return true;
+	return false;
+}
+
+static int poll_locked(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = 0, more;
+
+	if (unlikely(poll_rest_due(cq)))
+		n = poll_rest(cq, num_entries, wc);
+	if (n < num_entries) {
+		more = mcq_poll(cq, &cq->mcq[0], &cq->bctx->member[0], num_entries - n, wc + n);
+		if (unlikely(more < 0))
+			return n ? n : more;
+		n += more;
+		if (unlikely(cq->ready) && n < num_entries)
+			n += ready_report(cq, num_entries - n, wc + n);
+	}
+	return n;
+}
+
+int bond_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
+{
+	struct bond_cq *cq = to_bond_cq(ibcq);
+	int n;
+
+	bond_lock(&cq->lock);
+	n = poll_locked(cq, num_entries, wc);
+	cq->polls++;
+	bond_unlock(&cq->lock);
+	return n;
+}
+
+int bond_poll_one(struct bond_cq *cq, struct ibv_wc *wc)
+{
+	return poll_locked(cq, 1, wc);
+}
+
+void bond_cq_progress(struct bond_cq *cq)
+{
+	unsigned int i;
+
+	for (i = 0; i < cq->nmcqs; i++)
+		if (cq->mcq[i].cq)
+			mcq_drain(cq, &cq->mcq[i], &cq->bctx->member[i]);
+	if (atomic_load_explicit(&cq->attention, memory_order_relaxed))
+		attention_take(cq);
+}
+
+bool bond_cq_visible(const struct bond_cq *cq)
+{
+	return cq->ready || cq->soft_head != cq->soft_tail ||
+	       atomic_load_explicit(&cq->attention, memory_order_relaxed);
+}

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Posting. The short way: while nothing is held and no other path is in use, a WR for the lead is
+ * copied, gets our wr_id, and goes out, several in one post. Everything else is saved and handed
+ * to order.c. No allocation, no system call.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "bond.h"
+#include "objects.h"
+#include "order.h"
+#include "path.h"
+#include "peer.h"
+
+enum { POST_BATCH = 8 };
+
+enum op_info {
+	OP_OK = 1 << 0,			/* a WR of an RC QP */
+	OP_ADDR = 1 << 1,		/* wr.rdma counts */
+	OP_ATOMIC = 1 << 2,		/* wr.atomic counts */
+	OP_NO_INLINE = 1 << 3,
+	OP_BIND = 1 << 4,
+};
+
+static const uint8_t op_info[] = {
+	[IBV_WR_RDMA_WRITE] = OP_OK | OP_ADDR,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = OP_OK | OP_ADDR,
+	[IBV_WR_SEND] = OP_OK,
+	[IBV_WR_SEND_WITH_IMM] = OP_OK,
+	[IBV_WR_RDMA_READ] = OP_OK | OP_ADDR | OP_NO_INLINE,
+	[IBV_WR_ATOMIC_CMP_AND_SWP] = OP_OK | OP_ATOMIC | OP_NO_INLINE,
+	[IBV_WR_ATOMIC_FETCH_AND_ADD] = OP_OK | OP_ATOMIC | OP_NO_INLINE,
+	[IBV_WR_LOCAL_INV] = OP_OK,
+	[IBV_WR_BIND_MW] = OP_OK | OP_BIND,
+	[IBV_WR_SEND_WITH_INV] = OP_OK,
+};
+
+/* WRs on the short way that are not posted yet. */
+struct batch {
+	unsigned int n;
+	struct ibv_send_wr wr[POST_BATCH];
+	struct ibv_send_wr *from[POST_BATCH];
+};
+
+static inline int wr_check(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t *len)
+{
+	unsigned int info;
+	int i;
+
+	if (unlikely(qp->sq_tail - qp->sq_free >= qp->max_send_wr))
+		return ENOMEM;
+	if (unlikely((unsigned int)wr->opcode >= sizeof(op_info)))
+		return EINVAL;
+	info = op_info[wr->opcode];
+	if (unlikely(!(info & OP_OK) || (unsigned int)wr->num_sge > qp->max_send_sge))
+		return EINVAL;
+	*len = 0;
+	for (i = 0; i < wr->num_sge; i++)
+		*len += wr->sg_list[i].length;
+	if (unlikely(wr->send_flags & IBV_SEND_INLINE) &&
+	    (info & OP_NO_INLINE || *len > qp->max_inline_data))
+		return EINVAL;
+	return 0;
+}
+
+/* The part of an entry that both ways need. */
+static inline struct sq_wr *wr_take(struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
+{
+	struct sq_wr *to = &qp->sq[qp->sq_tail++ & qp->sq_mask];
+
+	to->wr_id = wr->wr_id;
+	to->len = len;
+	to->left = 1;
+	to->opcode = wr->opcode;
+	to->send_flags = wr->send_flags;
+	to->status = IBV_WC_SUCCESS;
+	to->flags = wr->send_flags & IBV_SEND_SIGNALED || qp->sq_sig_all ? WR_SIGNALED : 0;
+	to->vendor_err = 0;
+	return to;
+}
+
+/* Keeps what the application may reuse once post_send has returned. */
+static void wr_save(struct bond_qp *qp, struct sq_wr *to, const struct ibv_send_wr *wr)
+{
+	uint32_t slot = (qp->sq_tail - 1) & qp->sq_mask;
+	struct ibv_sge *sge = &qp->sq_sge[(size_t)slot * qp->max_send_sge];
+	char *data = qp->sq_inline + (size_t)slot * qp->max_inline_data;
+	int i;
+
+	to->num_sge = wr->num_sge;
+	to->imm = wr->imm_data;
+	to->raddr = 0;
+	to->rkey = 0;
+	if (op_info[wr->opcode] & OP_ADDR) {
+		to->raddr = wr->wr.rdma.remote_addr;
+		to->rkey = wr->wr.rdma.rkey;
+	} else if (op_info[wr->opcode] & OP_ATOMIC) {
+		to->raddr = wr->wr.atomic.remote_addr;
+		to->rkey = wr->wr.atomic.rkey;
+		to->compare_add = wr->wr.atomic.compare_add;
+		to->swap = wr->wr.atomic.swap;
+	}
+	for (i = 0; i < wr->num_sge; i++) {
+		sge[i] = wr->sg_list[i];
+		if (wr->send_flags & IBV_SEND_INLINE) {
+			memcpy(data, (void *)(uintptr_t)sge[i].addr, sge[i].length);
+			sge[i].addr = (uintptr_t)data;
+			data += sge[i].length;
+		}
+	}
+}
+
+static int post_saved(struct bond_qp *qp, const struct ibv_send_wr *wr)
+{
+	uint64_t len;
+	int ret = wr_check(qp, wr, &len);
+
+	if (ret)
+		return ret;
+	if (unlikely(qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR &&
+		     qp->state != IBV_QPS_SQD && qp->state != IBV_QPS_SQE))
+		return EINVAL;
+	/* A window is bound by the primary, in order; bind_mw itself comes this way too. */
+	if (op_info[wr->opcode] & OP_BIND)
+		return EOPNOTSUPP;
+	wr_save(qp, wr_take(qp, wr, len), wr);
+	order_submit(qp, qp->sq_tail - 1);
+	return 0;
+}
+
+/* Back out of the last @count WRs of the short way. */
+static void short_undo(struct bond_qp *qp, unsigned int count)
+{
+	struct path *lead = &qp->path[0];
+
+	while (count--) {
+		struct piece *piece = &lead->ring[--lead->tail & lead->mask];
+
+		lead->posted = lead->tail;
+		if (piece->flags & PIECE_TRACKED && piece->len)
+			slot_sub(qp->slots, piece->raddr, piece->len);
+		if (piece->flags & PIECE_SYNC)
+			qp->sync_left--;
+		qp->sq_tail--;
+	}
+}
+
+/* Posts the batch. On error *bad_wr is the application's WR that was not taken. */
+static int short_flush(struct bond_qp *qp, struct batch *batch, struct ibv_send_wr **bad_wr)
+{
+	struct path *lead = &qp->path[0];
+	struct ibv_send_wr *bad = NULL;
+	unsigned int i, done, n = batch->n;
+	int ret;
+
+	if (!n)
+		return 0;
+	batch->n = 0;
+	batch->wr[n - 1].next = NULL;
+	ret = ibv_post_send(lead->mqp, batch->wr, &bad);
+	if (likely(!ret && !bad))
+		return 0;
+	done = bad ? (unsigned int)(bad - batch->wr) : 0;
+	ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	short_undo(qp, n - done);
+	if (ret != ENOMEM) {
+		*bad_wr = batch->from[done];
+		return ret;
+	}
+	/* The member's queue is full, the application's is not: the rest waits here. */
+	for (i = done; i < n; i++) {
+		ret = post_saved(qp, batch->from[i]);
+		if (ret) {
+			*bad_wr = batch->from[i];
+			return ret;
+		}
+	}
+	return 0;
+}
+
+/*
+ * The short way is open to a WR for the lead alone while no other path is in use; a READ needs its
+ * SGEs kept once slots are, and what could be spread is not for the lead alone.
+ */
+static inline bool short_open(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
+{
+	if (qp->busy || qp->path[0].tail - qp->path[0].head > qp->path[0].mask)
+		return false;
+	if (!qp->spreading)
+		return wr->opcode != IBV_WR_BIND_MW;
+	return wr->opcode != IBV_WR_RDMA_READ && len < qp->stripe_above &&
+	       wr->opcode != IBV_WR_BIND_MW;
+}
+
+static inline void short_take(struct bond_qp *qp, struct batch *batch, struct ibv_send_wr *wr,
+			      uint64_t len)
+{
+	struct path *lead = &qp->path[0];
+	struct piece *piece = &lead->ring[lead->tail & lead->mask];
+	struct ibv_send_wr *to = &batch->wr[batch->n];
+	unsigned int info = op_info[wr->opcode];
+
+	*to = *wr;
+	to->wr_id = lead->tail;
+	to->next = to + 1;
+	batch->from[batch->n++] = wr;
+
+	piece->seq = qp->sq_tail;
+	piece->flags = PIECE_WHOLE;
+	piece->len = 0;
+	if (info & OP_ATOMIC || wr->opcode == IBV_WR_RDMA_READ) {
+		if (info & OP_ATOMIC || len < qp->stripe_above) {
+			piece->flags |= PIECE_SYNC;
+			qp->sync_left++;
+		}
+	}
+	if (qp->spreading) {
+		piece->flags |= PIECE_TRACKED;
+		if (info & OP_ADDR) {
+			piece->raddr = wr->wr.rdma.remote_addr;
+			piece->len = len;
+		} else if (info & OP_ATOMIC) {
+			piece->raddr = wr->wr.atomic.remote_addr;
+			piece->len = sizeof(uint64_t);
+		}
+		if (piece->len)
+			slot_add(qp->slots, piece->raddr, piece->len, 0);
+	}
+	wr_take(qp, wr, len);
+	lead->posted = ++lead->tail;
+}
+
+static int post_plain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
+
+int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct bond_qp *qp = to_bond_qp(ibqp);
+	struct batch batch;
+	uint64_t len;
+	int ret = 0, flush;
+
+	if (unlikely(qp->kind != BOND_QP_RC))
+		return post_plain(qp, wr, bad_wr);
+	batch.n = 0;
+	bond_lock(&qp->sq_lock);
+	for (; wr; wr = wr->next) {
+		ret = wr_check(qp, wr, &len);
+		if (unlikely(ret)) {
+			*bad_wr = wr;
+			break;
+		}
+		if (likely(short_open(qp, wr, len))) {
+			short_take(qp, &batch, wr, len);
+			if (batch.n < POST_BATCH)
+				continue;
+			ret = short_flush(qp, &batch, bad_wr);
+		} else {
+			ret = short_flush(qp, &batch, bad_wr);
+			if (!ret) {
+				ret = post_saved(qp, wr);
+				if (ret)
+					*bad_wr = wr;
+			}
+		}
+		if (unlikely(ret))
+			break;
+	}
+	/* What came before a bad WR is posted; if that fails, it is the first that failed. */
+	flush = short_flush(qp, &batch, bad_wr);
+	bond_unlock(&qp->sq_lock);
+	return flush ? flush : ret;
+}
+
+int bond_post_send_all(struct ibv_qp *ibqp, struct ibv_send_wr *wr, uint32_t num_wr,
+		       struct ibv_send_wr **bad_wr)
+{
+	struct bond_qp *qp = to_bond_qp(ibqp);
+	bool room = true;
+
+	if (qp->kind == BOND_QP_RC) {
+		bond_lock(&qp->sq_lock);
+		room = qp->max_send_wr - (qp->sq_tail - qp->sq_free) >= num_wr;
+		bond_unlock(&qp->sq_lock);
+	}
+	if (!room) {
+		*bad_wr = wr;
+		return ENOMEM;
+	}
+	return bond_post_send(ibqp, wr, bad_wr);
+}
+
+/* ---- plain QPs ---- */
+
+/* UD carries our address handle; nothing else in a plain WR is ours. */
+static int post_plain_ud(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct ibv_send_wr copy, *bad;
+	int ret;
+
+	for (; wr; wr = wr->next) {
+		copy = *wr;
+		copy.next = NULL;
+		if (wr->wr.ud.ah)
+			copy.wr.ud.ah = to_bond_ah(wr->wr.ud.ah)->mah;
+		ret = ibv_post_send(qp->path[0].mqp, &copy, &bad);
+		if (ret) {
+			*bad_wr = wr;
+			return ret;
+		}
+	}
+	return 0;
+}
+
+static int post_plain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	if (qp->vqp.qp.qp_type == IBV_QPT_UD)
+		return post_plain_ud(qp, wr, bad_wr);
+	return ibv_post_send(qp->path[0].mqp, wr, bad_wr);
+}
+
+/* ---- receiving ---- */
+
+int bond_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr)
+{
+	struct bond_qp *qp = to_bond_qp(ibqp);
+	struct ibv_recv_wr copy, *bad;
+	int ret = 0;
+
+	if (unlikely(qp->kind != BOND_QP_RC))
+		return ibv_post_recv(qp->path[0].mqp, wr, bad_wr);
+	bond_lock(&qp->rq_lock);
+	for (; wr; wr = wr->next) {
+		if (unlikely(qp->rq_tail - qp->rq_head >= qp->max_recv_wr || qp->vqp.qp.srq)) {
+			ret = qp->vqp.qp.srq ? EINVAL : ENOMEM;
+			*bad_wr = wr;
+			break;
+		}
+		copy = *wr;
+		copy.next = NULL;
+		copy.wr_id = BOND_WRID_RECV | qp->rq_tail;
+		qp->rq[qp->rq_tail & qp->rq_mask] = wr->wr_id;
+		bad = NULL;
+		ret = ibv_post_recv(qp->path[0].mqp, &copy, &bad);
+		if (unlikely(ret || bad)) {
+			ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+			*bad_wr = wr;
+			break;
+		}
+		qp->rq_tail++;
+	}
+	bond_unlock(&qp->rq_lock);
+	return ret;
+}

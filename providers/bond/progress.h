@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * The progress thread: one per process, from the first context to the last, all signals blocked. It
+ * reads the members' event descriptors, and while work is held in software it looks every
+ * millisecond whether the application polls; if not, it takes the completions in itself. It never
+ * waits for a peer and holds no lock across anything slow.
+ */
+#ifndef BOND_PROGRESS_H
+#define BOND_PROGRESS_H
+
+#include "bond.h"
+
+/* The context's members are open. 0 or errno. */
+int progress_add(struct bond_context *bctx);
+void progress_del(struct bond_context *bctx);
+/* There is held work: tick. A system call only where the thread sleeps. Any lock may be held. */
+void progress_want(void);
+/* Between these two the thread touches no context, CQ or QP. No bond lock may be held. */
+void progress_stop_world(void);
+void progress_start_world(void);
+/* For pthread_atfork(). */
+void progress_fork_child(void);
+
+#endif

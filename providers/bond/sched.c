@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * How fast each path is, and how bytes are shared.
+ *
+ * Time is looked at in windows, and only while anything is in flight on any path. A path that was
+ * busy for nearly all of a window is measured: bytes over busy time. Windows go into a fading sum,
+ * so a long one counts more than a short one; three in a row that are far off start the sum anew.
+ *
+ * A path that was idle for a good part of its window had too little to do while others had too
+ * much. What it did cannot be trusted (token buckets and buffers let the first bytes after an idle
+ * time through at once), but that it waited can: its rate is raised by as much as it was idle, at
+ * most twofold. Next time it is busy, and measured.
+ *
+ * A path not seen yet is believed to relate to the others by its weight. Where all that was seen
+ * agrees with the weights within the accuracy of measuring, the weights are taken: equal NICs get
+ * equal parts, not the noise of the last second.
+ *
+ * Next: plan.c, which turns shares into pieces.
+ */
+#include "sched.h"
+
+#include <string.h>
+
+enum {
+	BURST_BYTES = 65536,
+	WINDOW_BYTES = 65536,
+	WINDOW_NS = 100000,
+	ODD_SAMPLES = 3,
+	RAISE_HOLD = 4 << 20,
+	RAISE_HOLD_MAX = 1 << 30,
+	MIN_SHARE = PLAN_MIN_PIECE * 3 / 4,	/* so that noise takes nobody out of an even cut */
+};
+
+static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
+static const double ODD_FACTOR = 1.5;
+static const double NOISE = 0.03;
+static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
+static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
+static const double RAISE_UNSEEN = 2;		/* at most, of a rate that only the weight gave ... */
+static const double RAISE_SEEN = 1.25;		/* ... and of one that was measured before */
+static const double PROBE_NS = 10e9;
+
+void sched_init(struct sched *s)
+{
+	memset(s, 0, sizeof(*s));
+	s->patience = SCHED_PATIENCE_MIN;
+	s->best_fit = 1;
+}
+
+/* From estimates to the rates that are used. */
+static void settle_rates(struct sched *s)
+{
+	double seen = 0, weight = 0, scale;
+	bool as_weighted = true;
+
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (s->path[i].usable && s->path[i].estimate > 0) {
+			seen += s->path[i].estimate;
+			weight += s->path[i].weight;
+		}
+	scale = weight > 0 ? seen / weight : 1;
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		const struct sched_path *p = &s->path[i];
+		double off = p->estimate - p->weight * scale;
+
+		if (p->usable && p->estimate > 0 &&
+		    (off > NOISE * p->weight * scale || off < -NOISE * p->weight * scale))
+			as_weighted = false;
+	}
+	s->rate_sum = 0;
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		struct sched_path *p = &s->path[i];
+
+		p->rate = as_weighted || !(p->estimate > 0) ? p->weight * scale : p->estimate;
+		s->rate_sum += p->usable ? p->rate : 0;
+	}
+}
+
+void sched_path_start(struct sched *s, unsigned int path, double weight)
+{
+	struct sched_path *p = &s->path[path];
+	uint64_t in_flight = p->in_flight;
+
+	if (s->npaths <= path)
+		s->npaths = path + 1;
+	if (!p->usable)
+		s->num_usable++;
+	memset(p, 0, sizeof(*p));
+	p->usable = true;
+	p->in_flight = in_flight;
+	p->weight = weight > 0 ? weight : 1;
+	p->skip_bytes = BURST_BYTES;
+	p->raise_hold = RAISE_HOLD;
+	p->mark_ns = s->last_ns;
+	p->used_ns = s->last_ns;
+	s->regret = 0;
+	s->patience = SCHED_PATIENCE_MIN;
+	settle_rates(s);
+}
+
+void sched_path_stop(struct sched *s, unsigned int path)
+{
+	if (!s->path[path].usable)
+		return;
+	s->path[path].usable = false;
+	s->num_usable--;
+	s->regret = 0;
+	settle_rates(s);
+}
+
+static void advance(struct sched *s, uint64_t now_ns)
+{
+	if (now_ns <= s->last_ns)
+		return;
+	if (s->in_flight)
+		s->busy_ns += now_ns - s->last_ns;
+	s->last_ns = now_ns;
+}
+
+static double probe_interval_ns(const struct sched_path *p)
+{
+	return PROBE_NS + 1024.0 * PLAN_MIN_PIECE / p->rate;
+}
+
+static bool probe_due(const struct sched_path *p, uint64_t now_ns)
+{
+	return !p->in_flight && now_ns > p->used_ns &&
+	       now_ns - p->used_ns > probe_interval_ns(p);
+}
+
+void sched_posted(struct sched *s, unsigned int path, uint64_t bytes, uint64_t now_ns)
+{
+	struct sched_path *p = &s->path[path];
+
+	if (bytes < SCHED_COUNTED)
+		return;
+	advance(s, now_ns);
+	if (!p->in_flight) {
+		p->probing = probe_due(p, s->last_ns);
+		p->mark_ns = s->last_ns;
+	}
+	p->used_ns = s->last_ns;
+	p->piece = bytes;
+	p->in_flight += bytes;
+	s->in_flight += bytes;
+}
+
+static void start_window(const struct sched *s, struct sched_path *p)
+{
+	p->win_bytes = 0;
+	p->win_ns = 0;
+	p->win_from_ns = s->busy_ns;
+}
+
+static void forget_samples(struct sched_path *p)
+{
+	p->sum_bytes = 0;
+	p->sum_ns = 0;
+	p->samples = 0;
+	p->odd = 0;
+}
+
+/* Up to what was seen of it, but not far at once. The next sample decides alone. */
+static void raise_rate(struct sched *s, struct sched_path *p, double seen, double factor)
+{
+	double most = p->sampled ? RAISE_SEEN : RAISE_UNSEEN;
+
+	if (seen < p->rate * (1 + NOISE) || s->moved < p->raise_at)
+		return;
+	if (factor > most)
+		factor = most;
+	p->estimate = seen < p->rate * factor ? seen : p->rate * factor;
+	p->raised = p->estimate;
+	forget_samples(p);
+	settle_rates(s);
+}
+
+/* Raising for nothing costs two new routes, so the next try waits twice as long. */
+static void judge_raise(struct sched *s, struct sched_path *p, double rate)
+{
+	if (rate > 0.9 * p->raised)
+		p->raise_hold = RAISE_HOLD;
+	else if (p->raise_hold < RAISE_HOLD_MAX)
+		p->raise_hold *= 2;
+	p->raise_at = s->moved + p->raise_hold;
+	p->raised = 0;
+}
+
+static void take_sample(struct sched *s, struct sched_path *p)
+{
+	double rate = p->win_bytes / p->win_ns;
+
+	if (p->raised > 0 || !p->sampled)
+		judge_raise(s, p, rate);
+	p->sampled = true;
+	if (p->samples && rate * p->sum_ns > ODD_FACTOR * p->sum_bytes)
+		p->odd = p->odd > 0 ? p->odd + 1 : 1;
+	else if (p->samples && rate * p->sum_ns * ODD_FACTOR < p->sum_bytes)
+		p->odd = p->odd < 0 ? p->odd - 1 : -1;
+	else
+		p->odd = 0;
+	if (p->odd >= ODD_SAMPLES || p->odd <= -ODD_SAMPLES)
+		forget_samples(p);
+	p->sum_bytes = p->sum_bytes * MEMORY + p->win_bytes;
+	p->sum_ns = p->sum_ns * MEMORY + p->win_ns;
+	p->samples++;
+	p->estimate = p->sum_bytes / p->sum_ns;
+	settle_rates(s);
+}
+
+static bool another_sampled(const struct sched *s, const struct sched_path *p)
+{
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (&s->path[i] != p && s->path[i].usable && s->path[i].samples)
+			return true;
+	return false;
+}
+
+/*
+ * Idleness means something only where, by the rates believed, there should be none: while regret
+ * says that new routes are due anyway, those come first.
+ */
+static void end_window(struct sched *s, struct sched_path *p)
+{
+	double time_ns = s->busy_ns - p->win_from_ns, idle;
+
+	if (p->win_bytes < WINDOW_BYTES || time_ns < WINDOW_NS || p->win_ns <= 0)
+		return;
+	idle = 1 - p->win_ns / time_ns;
+	if (idle <= (p->sampled ? BUSY_IDLE : WAIT_IDLE))
+		take_sample(s, p);
+	else if (p->win_bytes < 2 * WINDOW_BYTES)
+		return;
+	else if (idle > WAIT_IDLE && !(s->regret > 0) && another_sampled(s, p))
+		raise_rate(s, p, p->win_bytes / p->win_ns, 1 / (1 - idle));
+	start_window(s, p);
+}
+
+static void count_bytes(struct sched *s, struct sched_path *p, uint64_t bytes, double dt_ns)
+{
+	if (!p->skip_bytes) {
+		p->win_bytes += bytes;
+		p->win_ns += dt_ns;
+		end_window(s, p);
+		return;
+	}
+	p->skip_bytes -= bytes < p->skip_bytes ? bytes : p->skip_bytes;
+	if (!p->skip_bytes)
+		start_window(s, p);
+}
+
+static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)
+{
+	if (bytes > p->in_flight)
+		bytes = p->in_flight;
+	p->in_flight -= bytes;
+	s->in_flight -= bytes;
+	p->mark_ns = s->last_ns;
+}
+
+void sched_acked(struct sched *s, unsigned int path, uint64_t bytes, uint64_t now_ns)
+{
+	struct sched_path *p = &s->path[path];
+	double dt_ns;
+
+	if (bytes < SCHED_COUNTED)
+		return;
+	advance(s, now_ns);
+	dt_ns = s->last_ns - p->mark_ns;
+	take_out(s, p, bytes);
+	s->moved += bytes;
+	if (p->probing && dt_ns > 0)
+		raise_rate(s, p, bytes / dt_ns, RAISE_UNSEEN);
+	p->probing = false;
+	count_bytes(s, p, bytes, dt_ns);
+}
+
+void sched_dropped(struct sched *s, unsigned int path, uint64_t bytes, uint64_t now_ns)
+{
+	if (bytes < SCHED_COUNTED)
+		return;
+	advance(s, now_ns);
+	take_out(s, &s->path[path], bytes);
+}
+
+void sched_rebalanced(struct sched *s)
+{
+	for (unsigned int i = 0; i < s->npaths; i++)
+		s->path[i].skip_bytes = s->path[i].in_flight + BURST_BYTES;
+}
+
+/*
+ * The rate as far as the path still keeps it: had it kept it, what is in flight would have been
+ * acknowledged long ago.
+ */
+static double rate_now(const struct sched_path *p, uint64_t now_ns)
+{
+	double silent_ns = now_ns > p->mark_ns ? now_ns - p->mark_ns : 0;
+	double limit = 2.0 * p->in_flight + BURST_BYTES;
+
+	if (!p->in_flight || silent_ns * p->rate <= limit)
+		return p->rate;
+	return limit / silent_ns;
+}
+
+/* What is left of the bytes in flight: the piece that is being carried is partly done. */
+static double backlog(const struct sched_path *p, uint64_t now_ns)
+{
+	double done = now_ns > p->mark_ns ? (now_ns - p->mark_ns) * p->rate : 0;
+	double piece = p->piece < p->in_flight ? p->piece : p->in_flight;
+
+	return p->in_flight - (done < piece ? done : piece);
+}
+
+/* Paths that take part in a share, gathered so that the rounds below touch nothing else. */
+struct share {
+	unsigned int num;
+	unsigned int path[BOND_MAX_PATHS];
+	double rate[BOND_MAX_PATHS];
+	double backlog[BOND_MAX_PATHS];
+	double level_ns;			/* when all of them end */
+};
+
+static void share_remove(struct share *sh, unsigned int at)
+{
+	sh->num--;
+	for (; at < sh->num; at++) {
+		sh->path[at] = sh->path[at + 1];
+		sh->rate[at] = sh->rate[at + 1];
+		sh->backlog[at] = sh->backlog[at + 1];
+	}
+}
+
+/*
+ * Fills all up to one level. The path that gets least leaves while that is too little for a piece
+ * of its own; the rest is then better off without it, never worse than the best alone.
+ */
+static void share_level(struct share *sh, double len)
+{
+	for (;;) {
+		double rate = 0, backlog = 0, least = 0;
+		unsigned int at = 0;
+
+		for (unsigned int i = 0; i < sh->num; i++) {
+			rate += sh->rate[i];
+			backlog += sh->backlog[i];
+		}
+		sh->level_ns = (len + backlog) / rate;
+		for (unsigned int i = 0; i < sh->num; i++) {
+			double part = sh->level_ns * sh->rate[i] - sh->backlog[i];
+
+			if (!i || part <= least) {
+				least = part;
+				at = i;
+			}
+		}
+		if (least >= MIN_SHARE || sh->num <= 1)
+			return;
+		share_remove(sh, at);
+	}
+}
+
+static void share_probes(const struct sched *s, uint64_t len, uint64_t now_ns, double *quota)
+{
+	unsigned int most = 0;
+
+	if (len < 4 * PLAN_MIN_PIECE)
+		return;
+	for (unsigned int i = 1; i < s->npaths; i++)
+		if (quota[i] > quota[most])
+			most = i;
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (s->path[i].usable && quota[i] <= 0 && quota[most] >= 2 * PLAN_MIN_PIECE &&
+		    probe_due(&s->path[i], now_ns)) {
+			quota[i] = PLAN_MIN_PIECE;
+			quota[most] -= PLAN_MIN_PIECE;
+		}
+}
+
+unsigned int sched_share(const struct sched *s, uint64_t len, const uint64_t *forced,
+			 uint64_t now_ns, double *quota)
+{
+	struct share sh = { .num = 0 };
+
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		const struct sched_path *p = &s->path[i];
+
+		quota[i] = 0;
+		if (!p->usable)
+			continue;
+		sh.path[sh.num] = i;
+		sh.rate[sh.num] = rate_now(p, now_ns);
+		sh.backlog[sh.num++] = forced ? forced[i] : backlog(p, now_ns);
+	}
+	if (!sh.num)
+		return 0;
+	share_level(&sh, len);
+	for (unsigned int i = 0; i < sh.num; i++)
+		quota[sh.path[i]] = sh.num == 1 ? (double)len :
+				    sh.level_ns * sh.rate[i] - sh.backlog[i];
+	if (sh.num < s->num_usable)
+		share_probes(s, len, now_ns, quota);
+	return sh.num;
+}
+
+double sched_fresh_ns(const struct sched *s, uint64_t len)
+{
+	struct share sh = { .num = 0 };
+
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (s->path[i].usable) {
+			sh.rate[sh.num] = s->path[i].rate;
+			sh.backlog[sh.num++] = 0;
+		}
+	if (sh.num)
+		share_level(&sh, len);
+	return sh.level_ns;
+}
+
+int sched_best(const struct sched *s, uint64_t len, uint64_t now_ns)
+{
+	double best_ns = 0;
+	int best = -1;
+
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		const struct sched_path *p = &s->path[i];
+		double end_ns;
+
+		if (!p->usable)
+			continue;
+		end_ns = (backlog(p, now_ns) + len) / rate_now(p, now_ns);
+		if (best < 0 || end_ns < best_ns) {
+			best = i;
+			best_ns = end_ns;
+		}
+	}
+	return best;
+}

@@ -1,0 +1,780 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Pairing and keys, with control channels of one process: each has its own thread, nonce and
+ * sockets, so that two of them are to each other what two processes are.
+ */
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "fake_qp.h"
+
+#define A "127.0.0.1"
+#define B "127.0.0.2"
+#define SOON 3000
+
+static uint16_t port;
+
+static int setup(void **state)
+{
+	(void)state;
+	port = free_port();
+	fake_warnings();
+	return 0;
+}
+
+static void assert_ready(struct fake_qp *qp, unsigned int count, uint32_t mask)
+{
+	assert_true(fake_wait(qp, FAKE_READY, count, SOON));
+	assert_int_equal(qp->mask, mask);
+}
+
+static void assert_leader(struct fake_qp *leader, struct fake_qp *follower, unsigned int times)
+{
+	assert_int_equal(fake_count(leader, FAKE_DESCRIBE), times);
+	assert_int_equal(fake_count(leader, FAKE_ANSWER), times);
+	assert_int_equal(fake_count(leader, FAKE_OFFER), 0);
+	assert_int_equal(fake_count(follower, FAKE_OFFER), times);
+	assert_int_equal(fake_count(follower, FAKE_DESCRIBE), 0);
+	assert_int_equal(fake_count(follower, FAKE_ANSWER), 0);
+}
+
+static void two_processes_pair(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 3);
+	b.npaths = 4;
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	assert_leader(&a, &b, 1);
+	/* The descriptions arrived: path 1's QP number and PSN are made of QP and generation. */
+	assert_int_equal(a.peer.npaths, 4);
+	assert_int_equal(a.peer.paths[1].qpn, 20 * 16 + 1);
+	assert_int_equal(a.peer.paths[1].psn, 301);
+	assert_int_equal(b.peer.npaths, 2);
+	assert_int_equal(b.peer.paths[0].qpn, 10);
+	fake_down(&a);
+	assert_true(fake_wait(&b, FAKE_GONE, 1, SOON));
+	assert_int_equal(fake_count(&a, FAKE_GONE), 0);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+	fake_end(&a);
+	assert_int_equal(fake_warnings(), 0);
+}
+
+static void one_process_pairs_with_itself(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	/* The addresses are nobody's: no network is needed. */
+	fake_init(&a, "203.0.113.1", 10, "203.0.113.1", 11, 1);
+	fake_init(&b, "203.0.113.1", 11, "203.0.113.1", 10, 1);
+	fake_up(x, &a);
+	fake_up(x, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	assert_leader(&a, &b, 1);
+	fake_key_add(0x100, 7, 2);
+	ctrl_key_ask(a.qp, 0x100);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
+	assert_int_equal(a.learned_nkeys, 2);
+	ctrl_key_ask(b.qp, 0x100);
+	assert_true(fake_wait(&b, FAKE_LEARNED, 1, SOON));
+	ctrl_key_withdraw(x, 0x100, 7);
+	fake_key_remove(0x100);
+	assert_true(fake_wait(&a, FAKE_WITHDRAWN, 1, SOON));
+	assert_true(fake_wait(&b, FAKE_WITHDRAWN, 1, SOON));
+	fake_down(&b);
+	assert_true(fake_wait(&a, FAKE_GONE, 1, SOON));
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+}
+
+static void qp_connected_to_itself(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL);
+	struct fake_qp a;
+
+	(void)state;
+	fake_init(&a, "203.0.113.1", 10, "203.0.113.1", 10, 1);
+	fake_up(x, &a);
+	assert_ready(&a, 1, 3);
+	assert_int_equal(fake_count(&a, FAKE_DESCRIBE), 1);
+	assert_int_equal(fake_count(&a, FAKE_ANSWER), 1);
+	assert_int_equal(fake_count(&a, FAKE_OFFER), 0);
+	assert_int_equal(a.peer.paths[1].qpn, 10 * 16 + 1);
+	fake_key_add(0x100, 7, 2);
+	ctrl_key_ask(a.qp, 0x100);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
+	assert_int_equal(a.learned_nkeys, 2);
+	assert_int_equal(a.learned_keys[1], 0x101);
+	ctrl_key_withdraw(x, 0x100, 7);
+	assert_true(fake_wait(&a, FAKE_WITHDRAWN, 1, SOON));
+	fake_key_remove(0x100);
+	fake_end(&a);
+	ctrl_destroy(x);
+}
+
+static void the_later_finds_the_earlier(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y;
+	struct fake_qp a, b;
+	uint64_t began;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_up(x, &a);
+	sleep_ms(3000);
+	y = fake_ctrl(port, NULL);
+	began = now_ms();
+	fake_up(y, &b);
+	assert_ready(&b, 1, 3);
+	assert_true(now_ms() - began < 500);
+	assert_ready(&a, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+/* Both connect at the same time: one session remains, every pair is made once. */
+static void simultaneous_start(void **state)
+{
+	struct fake_qp a[4], b[4];
+
+	(void)state;
+	for (unsigned int round = 0; round < 40; round++) {
+		struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+
+		for (unsigned int i = 0; i < 4; i++) {
+			/* Leaders on both sides. */
+			fake_init(&a[i], i & 1 ? A : B, 10 + i, i & 1 ? B : A, 20 + i, 1);
+			fake_init(&b[i], i & 1 ? B : A, 20 + i, i & 1 ? A : B, 10 + i, 1);
+		}
+		for (unsigned int i = 0; i < 4; i++) {
+			fake_up(x, &a[i]);
+			fake_up(y, &b[i]);
+		}
+		for (unsigned int i = 0; i < 4; i++) {
+			assert_ready(&a[i], 1, 3);
+			assert_ready(&b[i], 1, 3);
+			if (i & 1)
+				assert_leader(&a[i], &b[i], 1);
+			else
+				assert_leader(&b[i], &a[i], 1);
+		}
+		for (unsigned int i = 0; i < 4; i++) {
+			assert_int_equal(fake_count(&a[i], FAKE_LOST), 0);
+			assert_int_equal(fake_count(&b[i], FAKE_LOST), 0);
+			fake_end(&a[i]);
+			fake_end(&b[i]);
+		}
+		ctrl_destroy(x);
+		ctrl_destroy(y);
+	}
+}
+
+static void many_qps(void **state)
+{
+	enum { N = 300 };
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp *a = calloc(N, sizeof(*a)), *b = calloc(N, sizeof(*b));
+
+	(void)state;
+	for (unsigned int i = 0; i < N; i++) {
+		fake_init(&a[i], A, 1000 + i, B, 5000 + i, 1);
+		fake_init(&b[i], B, 5000 + i, A, 1000 + i, 1);
+		fake_up(x, &a[i]);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		fake_up(y, &b[i]);
+	for (unsigned int i = 0; i < N; i++) {
+		assert_true(fake_wait(&a[i], FAKE_READY, 1, 10000));
+		assert_true(fake_wait(&b[i], FAKE_READY, 1, 10000));
+	}
+	for (unsigned int i = 0; i < N; i++) {
+		fake_end(&a[i]);
+		assert_true(fake_wait(&b[i], FAKE_GONE, 1, SOON));
+		fake_end(&b[i]);
+	}
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+	free(a);
+	free(b);
+}
+
+/* The peer's QP was meant for another one: nobody pairs with it. */
+static void both_must_name_each_other(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b, c;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 99, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_false(fake_wait(&a, FAKE_READY, 1, 700));
+	assert_int_equal(fake_count(&a, FAKE_DESCRIBE), 0);
+	assert_int_equal(fake_count(&b, FAKE_OFFER), 0);
+	/* And it does not keep another one, with the right name, from being found. */
+	fake_down(&b);
+	fake_init(&c, B, 20, A, 10, 2);
+	fake_up(y, &c);
+	assert_ready(&a, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void reset_and_again(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	for (unsigned int i = 1; i <= 20; i++) {
+		/* Leader and follower in turn; sometimes both. */
+		struct fake_qp *qp = i & 1 ? &a : &b, *other = i & 1 ? &b : &a;
+
+		assert_ready(&a, i, 3);
+		assert_ready(&b, i, 3);
+		assert_int_equal(a.peer.paths[0].psn, b.info.generation * 100);
+		assert_int_equal(b.peer.paths[0].psn, a.info.generation * 100);
+		fake_down(qp);
+		qp->info.generation++;
+		if (i % 5 == 0) {
+			fake_down(other);
+			other->info.generation++;
+			fake_up(i & 1 ? y : x, other);
+		}
+		fake_up(i & 1 ? x : y, qp);
+	}
+	assert_ready(&a, 21, 3);
+	assert_ready(&b, 21, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void error_is_told(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b, c, d;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	ctrl_qp_error(b.qp, 42);
+	assert_true(fake_wait(&a, FAKE_ERROR, 1, SOON));
+	assert_int_equal(a.reason, 42);
+	ctrl_qp_error(a.qp, 43);
+	assert_true(fake_wait(&b, FAKE_ERROR, 1, SOON));
+	assert_int_equal(b.reason, 43);
+	/* Before it is paired. */
+	fake_init(&c, A, 11, B, 21, 1);
+	fake_init(&d, B, 21, A, 11, 1);
+	fake_up(x, &c);
+	ctrl_qp_error(c.qp, 44);
+	fake_up(y, &d);
+	assert_true(fake_wait(&d, FAKE_ERROR, 1, SOON));
+	assert_int_equal(d.reason, 44);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	fake_end(&d);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+/* A side that cannot make its paths: no READY, no end of asking, and its next generation works. */
+static void refused_paths(enum fake_event which)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b, *bad = which == FAKE_OFFER ? &b : &a;
+	unsigned int tries;
+
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	bad->fail[which] = ENOMEM;
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_true(fake_wait(bad, which, 1, SOON));
+	assert_false(fake_wait(&a, FAKE_READY, 1, 500));
+	assert_int_equal(fake_count(&b, FAKE_READY), 0);
+	tries = fake_count(bad, which);
+	assert_int_equal(tries, 1);
+	/* Who had begun hears of the end. */
+	assert_int_equal(fake_count(&a, FAKE_GONE), which != FAKE_DESCRIBE);
+	assert_int_equal(fake_count(&b, FAKE_GONE), which == FAKE_ANSWER);
+	fake_down(bad);
+	bad->fail[which] = 0;
+	bad->info.generation++;
+	fake_up(bad == &a ? x : y, bad);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void describe_fails(void **state)
+{
+	(void)state;
+	refused_paths(FAKE_DESCRIBE);
+}
+
+static void offer_fails(void **state)
+{
+	(void)state;
+	refused_paths(FAKE_OFFER);
+}
+
+static void answer_fails(void **state)
+{
+	(void)state;
+	refused_paths(FAKE_ANSWER);
+}
+
+static void keys_asked_and_withdrawn(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+	uint64_t until;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_key_add(0x200, 7, 3);
+	fake_up(x, &a);
+	/* Before the pair is made: answered afterwards. */
+	ctrl_key_ask(a.qp, 0x200);
+	fake_up(y, &b);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
+	assert_int_equal(a.learned_rkey, 0x200);
+	assert_int_equal(a.learned_nkeys, 3);
+	assert_int_equal(a.learned_keys[2], 0x202);
+	assert_int_equal(fake_count(&a, FAKE_READY), 1);
+
+	/* No such key: said, and asked again afterwards. */
+	ctrl_key_ask(a.qp, 0x300);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 2, SOON));
+	assert_int_equal(a.learned_rkey, 0x300);
+	assert_int_equal(a.learned_nkeys, 0);
+	fake_key_add(0x300, 7, 2);
+	/* The entry is free only just after the callback. */
+	until = now_ms() + SOON;
+	while (fake_count(&a, FAKE_LEARNED) < 3 && now_ms() < until) {
+		ctrl_key_ask(a.qp, 0x300);
+		sleep_ms(1);
+	}
+	assert_int_equal(a.learned_nkeys, 2);
+
+	/* Withdrawn: forgotten at the other side, and only there. */
+	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
+	b.slow_ms = 0;
+	a.slow_ms = 300;
+	ctrl_key_withdraw(y, 0x200, 7);
+	fake_key_remove(0x200);
+	assert_true(ctrl_key_withdrawing(y, 0x200, 7));
+	assert_false(ctrl_key_withdrawing(y, 0x200, 8));
+	assert_false(ctrl_key_withdrawing(y, 0x300, 7));
+	assert_true(fake_wait(&a, FAKE_WITHDRAWN, 1, SOON));
+	assert_int_equal(a.withdrawn_rkey, 0x200);
+	until = now_ms() + SOON;
+	while (ctrl_key_withdrawing(y, 0x200, 7) && now_ms() < until)
+		sleep_ms(1);
+	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
+	assert_int_equal(fake_count(&b, FAKE_WITHDRAWN), 0);
+	a.slow_ms = 0;
+
+	/* What nobody was given needs nobody's word. */
+	ctrl_key_withdraw(y, 0x555, 7);
+	assert_false(ctrl_key_withdrawing(y, 0x555, 7));
+	ctrl_key_withdraw(y, 0x300, 8);
+	assert_false(ctrl_key_withdrawing(y, 0x300, 8));
+	fake_key_remove(0x300);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void duplicates_are_dropped(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	b.slow_ms = 100;
+	fake_key_add(0x200, 7, 2);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	for (int i = 0; i < 1000; i++)
+		ctrl_key_ask(a.qp, 0x200);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
+	sleep_ms(300);
+	assert_int_equal(fake_count(&a, FAKE_LEARNED), 1);
+	assert_int_equal(fake_count(&b, FAKE_LOOKUP), 1);
+	/* More than there is room for: some are dropped, the others answered, nothing breaks. */
+	b.slow_ms = 0;
+	for (uint32_t i = 0; i < 5000; i++)
+		ctrl_key_ask(a.qp, 0x1000 + i);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 60, SOON));
+	fake_key_remove(0x200);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static struct ctrl *hook_ctrl;
+
+static void withdraw_in_lookup(struct fake_qp *qp, enum fake_event event)
+{
+	(void)qp;
+	if (event == FAKE_LOOKUP)
+		ctrl_key_withdraw(hook_ctrl, 0x200, 7);
+}
+
+/* Deregistered between the look and the answer: the answer must not carry the key. */
+static void withdrawn_while_looked_up(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	hook_ctrl = y;
+	b.hook = withdraw_in_lookup;
+	fake_key_add(0x200, 7, 2);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	ctrl_key_ask(a.qp, 0x200);
+	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
+	assert_int_equal(a.learned_nkeys, 0);
+	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
+	fake_key_remove(0x200);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+/* Down at a random time of every phase: it returns, nothing is called afterwards, the peer lives. */
+static void down_in_every_phase(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	srand(1);
+	fake_init(&b, B, 20, A, 10, 1);
+	b.slow_ms = 2;
+	fake_up(y, &b);
+	for (unsigned int i = 1; i <= 150; i++) {
+		fake_init(&a, A, 10, B, 20, i);
+		a.slow_ms = i % 3;
+		fake_up(x, &a);
+		ctrl_key_ask(a.qp, i);
+		sleep_ms((unsigned int)rand() % 24);
+		if (i % 7 == 0)
+			ctrl_qp_error(a.qp, i);
+		fake_down(&a);
+		/* The follower goes, too, now and then. */
+		if (i % 10 == 0) {
+			fake_down(&b);
+			b.info.generation++;
+			fake_up(y, &b);
+		}
+		sleep_ms(i % 5);
+		fake_end(&a);
+	}
+	fake_init(&a, A, 10, B, 20, 1000);
+	fake_up(x, &a);
+	assert_ready(&a, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+/* Down waits for a running callback of that QP, and for no other. */
+static void down_waits_for_its_callback(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b, c;
+	uint64_t began;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_init(&c, A, 12, B, 22, 1);
+	a.slow_ms = 400;
+	fake_up(x, &a);
+	fake_up(x, &c);
+	fake_up(y, &b);
+	while (!a.inside && fake_count(&a, FAKE_DESCRIBE) == 0)
+		sleep_ms(1);
+	began = now_ms();
+	fake_down(&c);
+	assert_true(now_ms() - began < 200);
+	fake_down(&a);
+	assert_int_equal(a.after_down, 0);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void secret_of(struct auth_key *key, char c)
+{
+	memset(key, 0, sizeof(*key));
+	key->len = 32;
+	memset(key->secret, c, key->len);
+}
+
+static void same_secret(void **state)
+{
+	struct auth_key key;
+	struct ctrl *x, *y;
+	struct fake_qp a, b;
+
+	(void)state;
+	secret_of(&key, 's');
+	x = fake_ctrl(port, &key);
+	y = fake_ctrl(port, &key);
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+	assert_int_equal(fake_warnings(), 0);
+}
+
+static void secrets_differ(const struct auth_key *one, const struct auth_key *other)
+{
+	struct ctrl *x = fake_ctrl(port, one), *y = fake_ctrl(port, other);
+	struct fake_qp a, b, c, d;
+
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_init(&c, A, 11, A, 12, 1);
+	fake_init(&d, A, 12, A, 11, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_false(fake_wait(&a, FAKE_READY, 1, 1000));
+	assert_int_equal(fake_count(&a, FAKE_DESCRIBE), 0);
+	assert_int_equal(fake_count(&b, FAKE_OFFER), 0);
+	/* Said once by each side that looks, not with every attempt. */
+	assert_in_range(fake_warnings(), 1, 2);
+	/* Others are not disturbed. */
+	fake_up(x, &c);
+	fake_up(x, &d);
+	assert_ready(&c, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	fake_end(&d);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void wrong_secret(void **state)
+{
+	struct auth_key one, other;
+
+	(void)state;
+	secret_of(&one, 'r');
+	secret_of(&other, 's');
+	secrets_differ(&one, &other);
+}
+
+static void secret_on_one_side_only(void **state)
+{
+	struct auth_key one;
+
+	(void)state;
+	secret_of(&one, 'r');
+	secrets_differ(&one, NULL);
+	secrets_differ(NULL, &one);
+}
+
+/* Two addresses of the same two processes: the second is proved over a connection of its own. */
+static void second_address_joins_the_session(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b, c, d;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 1);
+	fake_init(&b, B, 20, A, 10, 1);
+	fake_init(&c, "127.0.0.3", 11, "127.0.0.4", 21, 1);
+	fake_init(&d, "127.0.0.4", 21, "127.0.0.3", 11, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	fake_up(x, &c);
+	fake_up(y, &d);
+	assert_ready(&c, 1, 3);
+	assert_ready(&d, 1, 3);
+	assert_int_equal(fake_count(&a, FAKE_LOST), 0);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	fake_end(&d);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void ipv6(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+	struct fake_qp a, b;
+
+	(void)state;
+	fake_init(&a, "::1", 10, "::1", 20, 1);
+	fake_init(&b, "::1", 20, "::1", 10, 1);
+	fake_up(x, &a);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	fake_end(&a);
+	fake_end(&b);
+	ctrl_destroy(x);
+	ctrl_destroy(y);
+}
+
+static void gid_without_an_address(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL);
+	struct fake_qp a, b, c;
+
+	(void)state;
+	fake_init(&a, A, 10, "::", 20, 1);
+	fake_init(&b, "203.0.113.9", 11, B, 21, 1);
+	fake_init(&c, A, 12, "ff02::1", 22, 1);
+	fake_up(x, &a);
+	fake_up(x, &b);
+	fake_up(x, &c);
+	sleep_ms(300);
+	/* That the local GID is not an address of this host is worth a word. */
+	assert_int_equal(fake_warnings(), 1);
+	fake_end(&a);
+	fake_end(&b);
+	fake_end(&c);
+	ctrl_destroy(x);
+}
+
+static void bad_arguments(void **state)
+{
+	struct ctrl *x = fake_ctrl(port, NULL);
+	struct fake_qp a;
+
+	(void)state;
+	fake_init(&a, A, 10, B, 20, 0);
+	errno = 0;
+	assert_null(ctrl_qp_up(x, &a.info, &a));
+	assert_int_equal(errno, EINVAL);
+	a.info.generation = 1;
+	a.info.desc.nmembers = WIRE_MAX_MEMBERS + 1;
+	assert_null(ctrl_qp_up(x, &a.info, &a));
+	ctrl_destroy(x);
+}
+
+/* Destroyed with QPs up, sessions live and attempts under way: returns, calls nobody, leaks none. */
+static void destroyed_in_the_middle(void **state)
+{
+	(void)state;
+	for (unsigned int i = 0; i < 30; i++) {
+		struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
+		struct fake_qp a, b, c;
+
+		fake_init(&a, A, 10, B, 20, 1);
+		fake_init(&b, B, 20, A, 10, 1);
+		fake_init(&c, A, 11, B, 21, 1);
+		fake_up(x, &a);
+		fake_up(x, &c);
+		fake_up(y, &b);
+		ctrl_key_ask(a.qp, 1);
+		sleep_ms(i % 10);
+		ctrl_destroy(i & 1 ? x : y);
+		ctrl_destroy(i & 1 ? y : x);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(two_processes_pair, setup),
+		cmocka_unit_test_setup(one_process_pairs_with_itself, setup),
+		cmocka_unit_test_setup(qp_connected_to_itself, setup),
+		cmocka_unit_test_setup(the_later_finds_the_earlier, setup),
+		cmocka_unit_test_setup(simultaneous_start, setup),
+		cmocka_unit_test_setup(many_qps, setup),
+		cmocka_unit_test_setup(both_must_name_each_other, setup),
+		cmocka_unit_test_setup(reset_and_again, setup),
+		cmocka_unit_test_setup(error_is_told, setup),
+		cmocka_unit_test_setup(describe_fails, setup),
+		cmocka_unit_test_setup(offer_fails, setup),
+		cmocka_unit_test_setup(answer_fails, setup),
+		cmocka_unit_test_setup(keys_asked_and_withdrawn, setup),
+		cmocka_unit_test_setup(duplicates_are_dropped, setup),
+		cmocka_unit_test_setup(withdrawn_while_looked_up, setup),
+		cmocka_unit_test_setup(down_in_every_phase, setup),
+		cmocka_unit_test_setup(down_waits_for_its_callback, setup),
+		cmocka_unit_test_setup(same_secret, setup),
+		cmocka_unit_test_setup(wrong_secret, setup),
+		cmocka_unit_test_setup(secret_on_one_side_only, setup),
+		cmocka_unit_test_setup(second_address_joins_the_session, setup),
+		cmocka_unit_test_setup(ipv6, setup),
+		cmocka_unit_test_setup(gid_without_an_address, setup),
+		cmocka_unit_test_setup(bad_arguments, setup),
+		cmocka_unit_test_setup(destroyed_in_the_middle, setup),
+	};
+
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/*
+ * Simulated time: rails with a rate, a latency and a token bucket carry what plan_cut() makes of a
+ * full queue of WRITEs, as ib_write_bw keeps it. Judged is the throughput over the fastest rail
+ * alone. The caller's part (holding, tails, rebalance) is a model of what the provider does.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "plan.h"
+#include "sched.h"
+#include "slot.h"
+
+enum {
+	MAX_DEPTH = 64,
+	MAX_FLIGHT = 256,
+	LATENCY_NS = 200000,
+	TAIL_PIECE = 1,
+};
+
+struct flight {
+	uint64_t addr, len, done_ns;
+	unsigned int op, flags;
+};
+
+struct rail {
+	double rate;			/* bytes/ns */
+	double bucket;			/* bytes that an idle rail takes at once */
+	double full_ns;			/* when the bucket would be full: GCRA's arrival time */
+	uint64_t stall_every_ns, stall_ns;
+	struct flight q[MAX_FLIGHT];
+	unsigned int head, tail;
+	uint64_t carried, last_ns;
+};
+
+struct sim_op {
+	uint64_t addr;
+	unsigned int left;
+	bool body_done, planned;
+};
+
+struct sim {
+	/* what is simulated */
+	unsigned int num_rails, depth;
+	double rate[BOND_MAX_PATHS], weight[BOND_MAX_PATHS];
+	double bucket, noise;
+	double shared_rate, shared_loss;	/* one bottleneck behind all rails */
+	uint64_t len, buffers, spacing, latency_ns;
+	uint64_t stall_every_ns, stall_ns;	/* of rail 1 */
+	uint64_t skip;				/* bytes before the throughput counts */
+	/* how it went */
+	uint64_t now_ns, total, rebalances, waits, max_pieces;
+	/* inside */
+	struct rail rail[BOND_MAX_PATHS];
+	struct slot_table *slots;
+	struct sched sched;
+	struct sim_op op[MAX_DEPTH];
+	uint64_t posted, planned, done, outstanding;
+	bool draining;
+	double shared_full_ns;
+	uint32_t seed;
+};
+
+static uint32_t rnd(struct sim *s)
+{
+	s->seed = s->seed * 1664525 + 1013904223;
+	return s->seed >> 8;
+}
+
+static double unit_rnd(struct sim *s)
+{
+	return rnd(s) / (double)(1 << 24);
+}
+
+/* Time at which the wire has taken the piece. */
+static double rail_serve(struct sim *s, struct rail *r, double len)
+{
+	double start = s->now_ns, idle = start - r->bucket / r->rate, end;
+
+	r->full_ns = (r->full_ns > idle ? r->full_ns : idle) +
+		     len / r->rate * (1 + s->noise * (unit_rnd(s) - 0.5));
+	end = r->full_ns > start ? r->full_ns : start;
+	if (s->shared_rate > 0) {
+		bool crowded = false;
+
+		for (unsigned int i = 0; i < s->num_rails; i++)
+			crowded |= &s->rail[i] != r && s->sched.path[i].in_flight;
+		s->shared_full_ns = (s->shared_full_ns > start ? s->shared_full_ns : start) +
+				    len / s->shared_rate * (crowded ? 1 + s->shared_loss : 1);
+		if (s->shared_full_ns > end)
+			end = s->shared_full_ns;
+	}
+	if (r->stall_every_ns) {
+		uint64_t phase = (uint64_t)end % r->stall_every_ns;
+
+		if (phase < r->stall_ns) {
+			end += r->stall_ns - phase;
+			r->full_ns = end;
+		}
+	}
+	return end;
+}
+
+static void send_piece(struct sim *s, unsigned int path, struct flight f)
+{
+	struct rail *r = &s->rail[path];
+	double end = rail_serve(s, r, f.len);
+
+	f.done_ns = end + s->latency_ns * (1 + s->noise * unit_rnd(s));
+	if (f.done_ns < r->last_ns)
+		f.done_ns = r->last_ns;		/* RC completes in order */
+	r->last_ns = f.done_ns;
+	assert_true(r->tail - r->head < MAX_FLIGHT);
+	r->q[r->tail++ % MAX_FLIGHT] = f;
+	sched_posted(&s->sched, path, f.len, s->now_ns);
+	s->outstanding++;
+}
+
+static void send_body(struct sim *s, unsigned int index)
+{
+	struct sim_op *op = &s->op[index % MAX_DEPTH];
+	struct plan_op p = { op->addr, s->len, 0, true };
+	struct plan_piece piece[PLAN_MAX_PIECES];
+	unsigned int num;
+	uint64_t sum = 0;
+
+	switch (plan_cut(&p, s->slots, &s->sched, s->now_ns, piece, 2 * s->num_rails + 2, &num)) {
+	case PLAN_WAIT:
+		s->waits++;
+		assert_true(s->outstanding);
+		return;
+	case PLAN_REBALANCE:
+		s->rebalances++;
+		s->draining = true;
+		return;
+	case PLAN_OK:
+		break;
+	}
+	for (unsigned int i = 0; i < num; i++) {
+		assert_int_equal(piece[i].off, sum);
+		slot_add(s->slots, op->addr + sum, piece[i].len, piece[i].path);
+		send_piece(s, piece[i].path,
+			   (struct flight){ op->addr + sum, piece[i].len, 0, index, 0 });
+		sum += piece[i].len;
+	}
+	assert_int_equal(sum, s->len - PLAN_TAIL);
+	slot_add(s->slots, op->addr + sum, PLAN_TAIL, 0);
+	if (num > s->max_pieces)
+		s->max_pieces = num;
+	op->left = num;
+	op->planned = true;
+	s->planned++;
+}
+
+static void fill_queue(struct sim *s)
+{
+	for (; s->posted < s->done + s->depth; s->posted++) {
+		struct sim_op *op = &s->op[s->posted % MAX_DEPTH];
+
+		memset(op, 0, sizeof(*op));
+		op->addr = 0x7f0000000000 + (rnd(s) % s->buffers) * s->spacing;
+	}
+	if (s->draining && s->outstanding)
+		return;
+	s->draining = false;
+	while (s->planned < s->posted) {
+		uint64_t before = s->planned;
+
+		send_body(s, s->planned);
+		if (s->planned == before)
+			return;
+	}
+}
+
+static void finish_piece(struct sim *s, unsigned int path)
+{
+	struct rail *r = &s->rail[path];
+	struct flight f = r->q[r->head++ % MAX_FLIGHT];
+	struct sim_op *op = &s->op[f.op % MAX_DEPTH];
+
+	sched_acked(&s->sched, path, f.len, s->now_ns);
+	s->outstanding--;
+	slot_sub(s->slots, f.addr, f.len);
+	r->carried += f.len;
+	s->total += f.len;
+	if (f.flags & TAIL_PIECE) {
+		op->body_done = true;
+		op->left = 0;
+	} else if (!--op->left) {
+		send_piece(s, 0, (struct flight){ op->addr + s->len - PLAN_TAIL, PLAN_TAIL, 0,
+						  f.op, TAIL_PIECE });
+	}
+	while (s->done < s->planned && s->op[s->done % MAX_DEPTH].body_done)
+		s->done++;
+}
+
+/* The next acknowledgement; false if nothing is in flight. */
+static bool step(struct sim *s)
+{
+	int next = -1;
+
+	for (unsigned int i = 0; i < s->num_rails; i++) {
+		struct rail *r = &s->rail[i];
+
+		if (r->head != r->tail &&
+		    (next < 0 || r->q[r->head % MAX_FLIGHT].done_ns <
+		     s->rail[next].q[s->rail[next].head % MAX_FLIGHT].done_ns))
+			next = i;
+	}
+	if (next < 0)
+		return false;
+	s->now_ns = s->rail[next].q[s->rail[next].head % MAX_FLIGHT].done_ns;
+	finish_piece(s, next);
+	return true;
+}
+
+/* Carries so many bytes behind those to skip; their throughput over that of the fastest rail. */
+static double run(struct sim *s, uint64_t bytes)
+{
+	double best = 0, ratio;
+	uint64_t start_ns = 0, skipped = 0;
+
+	s->seed = s->seed ? s->seed : 1;
+	s->latency_ns = s->latency_ns ? s->latency_ns : LATENCY_NS;
+	s->buffers = s->buffers ? s->buffers : 1;
+	s->spacing = s->spacing ? s->spacing : s->len;
+	s->slots = calloc(1, sizeof(*s->slots));
+	assert_non_null(s->slots);
+	sched_init(&s->sched);
+	for (unsigned int i = 0; i < s->num_rails; i++) {
+		s->rail[i].rate = s->rate[i] / 8 * 1e-3;	/* Mbit/s */
+		s->rail[i].bucket = s->bucket;
+		best = s->rail[i].rate > best ? s->rail[i].rate : best;
+		sched_path_start(&s->sched, i, s->weight[i] > 0 ? s->weight[i] : 1);
+	}
+	if (s->shared_rate > 0)
+		s->shared_rate = s->shared_rate / 8 * 1e-3;
+	s->rail[1].stall_every_ns = s->stall_every_ns;
+	s->rail[1].stall_ns = s->stall_ns;
+	fill_queue(s);
+	while (s->total < s->skip + bytes) {
+		assert_true(step(s));
+		fill_queue(s);
+		if (!skipped && s->total >= s->skip) {
+			skipped = s->total;
+			start_ns = s->now_ns;
+		}
+	}
+	ratio = (s->total - skipped) / (double)(s->now_ns - start_ns) / best;
+	s->depth = 0;
+	while (s->planned > s->done)
+		assert_true(step(s));
+	assert_int_equal(s->sched.in_flight, 0);
+	assert_true(slot_table_empty(s->slots));
+	free(s->slots);
+	return ratio;
+}
