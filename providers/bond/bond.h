@@ -89,6 +89,7 @@ struct bond_mr {
 	struct verbs_mr vmr;
 	struct lkey_node lkey;			/* in the context's table, by the primary's lkey */
 	struct bond_mr *pd_next;
+	uint64_t iova, length;			/* the range that its keys open */
 	uint64_t pd_id;
 	unsigned int nmembers;			/* 1: pinned to path 0 */
 	struct ibv_mr *mmr[BOND_MAX_MEMBERS];
@@ -177,6 +178,7 @@ enum piece_flags {
 	PIECE_SYNC = 1 << 2,			/* a small READ or an atomic: later READs follow it */
 	PIECE_DUE = 1 << 3,			/* counted in its mcq's due and in the scheduler */
 	PIECE_TAIL = 1 << 4,
+	PIECE_DOUBT = 1 << 5,			/* may fail: later WRs must not be ahead of it */
 };
 
 struct piece {
@@ -243,7 +245,9 @@ struct bond_qp {
 	uint32_t stripe_above, order_below;	/* bytes */
 	int ordering;				/* enum config_ordering */
 	uint32_t sync_left;			/* PIECE_SYNC in flight on the lead */
+	uint32_t doubt_left;			/* PIECE_DOUBT in flight on the lead */
 	uint32_t off_lead;			/* pieces not done on other paths */
+	uint32_t lead_due;			/* pieces of spread WRs not done on the lead */
 	struct path path[BOND_MAX_PATHS];
 	/* held work, oldest first */
 	struct hold *hold;

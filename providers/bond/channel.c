@@ -13,6 +13,7 @@
 #include <rdma/ib_user_verbs.h>
 
 #include "bond.h"
+#include "channel_epoll.h"
 #include "evpipe.h"
 #include "objects.h"
 #include "progress.h"
@@ -28,6 +29,7 @@ struct bond_channel {
 static int channel_open(struct bond_channel *bch)
 {
 	int fd = bch->channel->fd, flags, pipe_fd[2], err;
+	struct epoll_seats *seats;
 
 	flags = fcntl(fd, F_GETFL);
 	bch->saved_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
@@ -38,10 +40,11 @@ static int channel_open(struct bond_channel *bch)
 		goto err_close_saved;
 	}
 	fcntl(pipe_fd[1], F_SETFL, O_NONBLOCK);
-	if (dup3(pipe_fd[0], fd, O_CLOEXEC) < 0) {
-		err = errno;
+	seats = epoll_leave(fd);
+	err = dup3(pipe_fd[0], fd, O_CLOEXEC) < 0 ? errno : 0;
+	epoll_return(seats, fd);
+	if (err)
 		goto err_close_pipe;
-	}
 	fcntl(fd, F_SETFL, flags & O_NONBLOCK);
 	close(pipe_fd[0]);
 	bch->wr_fd = pipe_fd[1];
@@ -58,8 +61,10 @@ err_close_saved:
 static void channel_close(struct bond_channel *bch)
 {
 	int flags = fcntl(bch->channel->fd, F_GETFL);
+	struct epoll_seats *seats = epoll_leave(bch->channel->fd);
 
 	dup3(bch->saved_fd, bch->channel->fd, O_CLOEXEC);
+	epoll_return(seats, bch->channel->fd);
 	if (flags >= 0)
 		fcntl(bch->channel->fd, F_SETFL, flags & O_NONBLOCK);
 	close(bch->saved_fd);

@@ -15,6 +15,7 @@
 #endif
 #include "config.h"
 #include "config_option.h"
+#include "plan.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -28,7 +29,6 @@
 #include <unistd.h>
 
 enum {
-	MAX_PATHS = 16,		/* members x qps_per_member; plan.h's BOND_MAX_PATHS */
 	SHOWN = 48,		/* bytes of a wrong value that are repeated in the message */
 	TEXT_SIZE = 1024,
 };
@@ -147,8 +147,8 @@ static void set_option(struct parser *p, struct draft *d, int index, const char 
 
 	p->last_option = index;
 	if (d->line[index]) {
-		say_line(p, d, p->line, "each key once in a section", "%s was given in line %d already",
-			 o->key, d->line[index]);
+		say_line(p, d, p->line, "each key once in a section",
+			 "%s was given in line %d already", o->key, d->line[index]);
 		return;
 	}
 	d->line[index] = p->line;
@@ -378,9 +378,9 @@ static void check_draft(struct parser *p, struct draft *d)
 		say_line(p, d, option_line(d, OPTION_WEIGHTS), allowed,
 			 "weights: %d numbers for %d members", bond->num_weights,
 			 bond->num_members);
-	} else if (bond->qps_per_member * bond->num_members > MAX_PATHS) {
+	} else if (bond->qps_per_member * bond->num_members > BOND_MAX_PATHS) {
 		snprintf(allowed, sizeof(allowed), "members times qps_per_member at most %d",
-			 MAX_PATHS);
+			 BOND_MAX_PATHS);
 		say_line(p, d, option_line(d, OPTION_QPS_PER_MEMBER), allowed,
 			 "qps_per_member: %d on each of %d members", bond->qps_per_member,
 			 bond->num_members);

@@ -17,7 +17,7 @@
 
 enum {
 	BOND_MAX_MEMBERS = 16,
-	CONFIG_NAME_SIZE = 64,	/* what the kernel and libibverbs allow for a device, with the NUL */
+	CONFIG_NAME_SIZE = 64,	/* of a device in the kernel and libibverbs, with NUL */
 	CONFIG_PATH_SIZE = 256,
 	CONFIG_AUTO = -1,	/* an integer left to the application or to the bond */
 };

@@ -21,7 +21,8 @@ static const char *const split_send_names[] = { "writable", "always", NULL };
 /* The only list of options. A default is text and goes through the same parser as a value. */
 const struct option config_options[NUM_OPTIONS] = {
 	[OPTION_MEMBERS] = {
-		"members", TYPE_MEMBERS, AT(members), 1, BOND_MAX_MEMBERS, NULL, NULL, "", FLAG_NO_ENV,
+		"members", TYPE_MEMBERS, AT(members), 1, BOND_MAX_MEMBERS, NULL, NULL, "",
+		FLAG_NO_ENV,
 		"The physical devices, the primary first.",
 	},
 	[OPTION_STRIPE_ABOVE] = {
@@ -54,7 +55,8 @@ const struct option config_options[NUM_OPTIONS] = {
 		"Expected relative speed of each member until it has been measured.",
 	},
 	[OPTION_SPLIT_SEND] = {
-		"split_send", TYPE_ENUM, AT(split_send), 0, 0, NULL, split_send_names, "writable", 0,
+		"split_send", TYPE_ENUM, AT(split_send), 0, 0, NULL, split_send_names, "writable",
+		0,
 		"Which posted receives a large SEND may be spread into: those in memory that the "
 		"application itself made remotely writable, or all.",
 	},
@@ -137,9 +139,12 @@ void option_variable(const struct option *o, char *buf, size_t size)
 
 int option_find(const char *key)
 {
-	for (int i = 0; i < NUM_OPTIONS; i++)
-		if (!strcmp(config_options[i].key, key) && !(config_options[i].flags & FLAG_NO_FILE))
+	for (int i = 0; i < NUM_OPTIONS; i++) {
+		const struct option *o = &config_options[i];
+
+		if (!strcmp(o->key, key) && !(o->flags & FLAG_NO_FILE))
 			return i;
+	}
 	return -1;
 }
 
@@ -223,7 +228,9 @@ static bool parse_file(const char *text, char out[CONFIG_PATH_SIZE])
 
 bool config_name_ok(const char *text, size_t max)
 {
-	size_t n = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-");
+	static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				   "0123456789_.-";
+	size_t n = strspn(text, good);
 
 	return n && n <= max && !text[n] && strcmp(text, ".") && strcmp(text, "..");
 }

@@ -145,12 +145,23 @@ struct ibv_cq *bond_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_
 	return cq ? &cq->vcq.cq : NULL;
 }
 
+/* A single-threaded promise is taken and not relied upon. A parent domain brings nothing we use. */
+static bool cq_attr_known(const struct ibv_cq_init_attr_ex *attr)
+{
+	const uint32_t known = IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD;
+
+	if (attr->comp_mask & ~known)
+		return false;
+	return !(attr->comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS) ||
+	       !(attr->flags & ~(uint32_t)IBV_CREATE_CQ_ATTR_SINGLE_THREADED);
+}
+
 struct ibv_cq_ex *bond_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_attr_ex *attr)
 {
 	struct bond_cq *cq;
 
 	/* Time stamps, flow tags and VLANs are not in a plain completion. */
-	if (attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS || attr->comp_mask & ~3u) {
+	if (attr->wc_flags & ~(uint64_t)IBV_WC_STANDARD_FLAGS || !cq_attr_known(attr)) {
 		errno = EOPNOTSUPP;
 		return NULL;
 	}

@@ -67,8 +67,8 @@ struct ctrl_ops {
 	void (*qp_error)(void *cookie, uint32_t reason);
 	/*
 	 * The session broke under a pairing that was READY here. Its paths stay usable, keys
-	 * already learned too, though a withdrawal cannot be heard until session_back. Followed by session_back
-	 * when the same two QPs found each other again, or by qp_gone.
+	 * already learned too, though a withdrawal cannot be heard until session_back, which
+	 * follows when the same two QPs have found each other again; or qp_gone does.
 	 */
 	void (*session_lost)(void *cookie);
 	void (*session_back)(void *cookie);

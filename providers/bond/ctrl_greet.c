@@ -115,7 +115,9 @@ static void greet_refuse(struct greet *greet, enum wire_refusal refusal)
 
 static void greet_late(struct loop_timer *timer)
 {
-	greet_free(ring_entry(timer, struct greet, deadline), GREET_SILENT, "no answer");
+	struct greet *greet = ring_entry(timer, struct greet, deadline);
+
+	greet_free(greet, greet->conn->connecting ? GREET_SILENT : GREET_MUTE, "no answer");
 }
 
 void greet_abandon(struct greet *greet)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The event loop: epoll, one timerfd fed by a pairing heap, one eventfd to wake it. See ctrl_loop.h.
+ * The event loop: epoll, one timerfd fed by a pairing heap, one eventfd to wake it. Declared and
+ * explained in ctrl_loop.h.
  */
 #include <errno.h>
 #include <stdlib.h>

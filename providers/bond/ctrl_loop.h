@@ -45,7 +45,7 @@ struct loop {
 	int timer_fd;
 	int wake_fd;
 	_Atomic(int) sleeping;		/* 1: someone must write wake_fd */
-	/* Around opening and closing descriptors; fork() holds it, so that a child knows them all. */
+	/* Around opening and closing descriptors; fork() holds it: a child knows them all. */
 	pthread_mutex_t fd_lock;
 	struct ring watches;
 	struct loop_timer *timers;
@@ -64,8 +64,8 @@ void loop_close_child(struct loop *loop);
 void loop_wake(struct loop *loop);
 
 /*
- * Runs due timers, then waits for one descriptor and runs its handler. busy is asked again after the
- * loop has said that it sleeps; true: do not wait.
+ * Runs due timers, then waits for one descriptor and runs its handler. busy is asked after the loop
+ * has said that it sleeps; true: do not wait.
  */
 void loop_turn(struct loop *loop, bool (*busy)(void *arg), void *arg);
 

@@ -411,7 +411,7 @@ void pair_find(struct ctrl_qp *qp, struct session *session)
 	struct wire_msg msg;
 
 	pair_msg_init(qp, WIRE_QP_FIND, &msg);
-	/* The generation is not yet known to be so, and another process has not heard of the pair. */
+	/* Of a peer that we may never have met; another process has not heard of the pair. */
 	msg.qp.to.generation = 0;
 	if (qp->session != session)
 		msg.qp.pair_id = 0;

@@ -186,7 +186,8 @@ enum greet_result {
 	GREET_SESSION,		/* there is a session with its process */
 	GREET_AGAIN,		/* the host answered, the QP was not found */
 	GREET_REFUSED,		/* nobody listens, or the connection broke */
-	GREET_SILENT,		/* no answer: try rarely */
+	GREET_SILENT,		/* no connection: try rarely */
+	GREET_MUTE,		/* connected, but no answer: one process, not its host */
 	GREET_WRONG,		/* no agreement is possible: try rarely, and warn */
 	GREET_ABANDONED,	/* by us */
 };

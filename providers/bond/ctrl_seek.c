@@ -73,10 +73,12 @@ static uint32_t backoff_next(uint32_t *backoff_ms, uint64_t since_ns)
 	return delay_ms;
 }
 
-static void seek_timer(struct ctrl_qp *qp)
+static void seek_timer(struct ctrl_qp *qp, uint32_t at_least_ms)
 {
+	uint32_t delay_ms = backoff_next(&qp->backoff_ms, qp->seek_since_ns);
+
 	loop_timer_in_ms(&qp->ctrl->loop, &qp->seek,
-			 backoff_next(&qp->backoff_ms, qp->seek_since_ns));
+			 delay_ms < at_least_ms ? at_least_ms : delay_ms);
 }
 
 /* A connection that the host's registrar will hand to the process with our peer. */
@@ -88,7 +90,7 @@ static void seek_connect(struct ctrl_qp *qp)
 	if (qp->greet)
 		return;
 	if (host->nconnecting >= CONNECTS_PER_HOST) {
-		seek_timer(qp);
+		seek_timer(qp, 0);
 		return;
 	}
 	loop_timer_cancel(&qp->ctrl->loop, &qp->seek);
@@ -126,14 +128,14 @@ static void seek_attempt(struct ctrl_qp *qp)
 	if (ctrl_qp_find(ctrl, qp->info.dest_gid, qp->info.dest_qpn)) {
 		struct session *session = session_self(ctrl, pair_leads(qp));
 
-		seek_timer(qp);
+		seek_timer(qp, 0);
 		if (session)
 			pair_find(qp, session);
 		return;
 	}
 	qp->finds_open = seek_sessions(qp);
 	if (qp->finds_open && !unanswered)
-		seek_timer(qp);
+		seek_timer(qp, 0);
 	else if (!qp->host->down)
 		seek_connect(qp);
 }
@@ -199,7 +201,7 @@ void seek_again(struct ctrl_qp *qp)
 		return;
 	seek_begin(qp);
 	/* Not at once: both ends of a broken session come here. */
-	seek_timer(qp);
+	seek_timer(qp, 0);
 }
 
 void seek_pause(struct ctrl_qp *qp)
@@ -248,7 +250,7 @@ void seek_session_live(struct session *session)
 			qp->finds_open++;
 			pair_find(qp, session);
 			if (!qp->seek.armed && !qp->greet)
-				seek_timer(qp);
+				seek_timer(qp, 0);
 		}
 	}
 }
@@ -264,7 +266,7 @@ static void host_wake(struct host *host)
 		struct ctrl_qp *qp = ring_entry(node, struct ctrl_qp, host_node);
 
 		if (qp->seeking && !qp->seek.armed && !qp->greet)
-			seek_timer(qp);
+			seek_timer(qp, 0);
 	}
 }
 
@@ -277,6 +279,13 @@ static void host_retry(struct host *host, uint32_t at_least_ms)
 	delay_ms = backoff_next(&host->backoff_ms, host->down_since_ns);
 	loop_timer_in_ms(&host->ctrl->loop, &host->retry,
 			 delay_ms < at_least_ms ? at_least_ms : delay_ms);
+}
+
+/* An attempt that says nothing about the host may have been the one for everybody. */
+static void host_retry_for_others(struct host *host)
+{
+	if (host->down)
+		host_retry(host, 0);
 }
 
 static void host_fail(struct host *host, enum greet_result result, const char *why)
@@ -312,10 +321,13 @@ void seek_greet_end(struct host *host, struct ctrl_qp *qp, enum greet_result res
 	case GREET_WRONG:
 		host_fail(host, result, why);
 		break;
+	case GREET_MUTE:
+		if (qp)
+			seek_timer(qp, SILENT_MS);
+		host_retry_for_others(host);
+		break;
 	case GREET_ABANDONED:
-		/* It may have been trying for others too. */
-		if (host->down)
-			host_retry(host, 0);
+		host_retry_for_others(host);
 		break;
 	}
 	host_put(host);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A peer process, known by its nonce, and the connection to it: heartbeats, what comes in, losing
- * it. A lost session stays as long as a pair hopes for its return. How it comes to be: ctrl_greet.c.
- * With oneself it is a socket pair with an object for either end.
+ * it. A lost session stays as long as a pair hopes for its return. With oneself it is a socket pair
+ * with an object for either end. How it comes to be: ctrl_greet.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 #include "ctrl_priv.h"
 
 #define IDLE_BEATS	3	/* a session without pairs is closed then */
+#define IDLE_MAX	256	/* more than these at once are no peers */
 
 static void session_beat(struct loop_timer *timer);
 
@@ -172,6 +173,27 @@ static void session_beat(struct loop_timer *timer)
 	beat_arm(session);
 }
 
+/* Where there is no secret, strangers could open sessions until no descriptor is left. */
+static void idle_limit(struct ctrl *ctrl)
+{
+	struct session *oldest = NULL;
+	unsigned int idle = 0;
+	struct ring *node, *after;
+
+	ring_for_each(node, after, &ctrl->sessions) {
+		struct session *session = ring_entry(node, struct session, node);
+
+		if (!session->conn || session->twin || session->greet ||
+		    !ring_empty(&session->qps))
+			continue;
+		if (!oldest)
+			oldest = session;
+		idle++;
+	}
+	if (idle > IDLE_MAX)
+		session_free(oldest);
+}
+
 void session_up(struct session *session, struct conn *conn, uint64_t conn_id,
 		const struct addr *addr)
 {
@@ -181,6 +203,9 @@ void session_up(struct session *session, struct conn *conn, uint64_t conn_id,
 	conn->owner = session;
 	session->silent_beats = 0;
 	session->idle_beats = 0;
+	ring_remove(&session->node);
+	ring_append(&session->ctrl->sessions, &session->node);
+	idle_limit(session->ctrl);
 	beat_arm(session);
 	key_session_live(session, true);
 	if (!session_at(session, addr))

@@ -41,20 +41,41 @@ void lkey_del(struct lkey_table *table, struct lkey_node *node)
 	bond_unlock(&table->lock);
 }
 
-bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key)
+static struct lkey_node *lkey_node(struct lkey_table *table, uint32_t lkey)
 {
-	struct lkey_node *node;
-	bool found = false;
+	struct lkey_node *node = table->bucket[key_bucket(lkey, LKEY_BUCKETS)];
+
+	while (node && node->lkey != lkey)
+		node = node->next;
+	return node;
+}
+
+unsigned int lkey_check(struct lkey_table *table, const struct ibv_sge *sge, uint64_t pd_id,
+			bool write)
+{
+	const struct lkey_node *node;
+	unsigned int nkeys = 0;
 
 	bond_lock(&table->lock);
-	for (node = table->bucket[key_bucket(lkey, LKEY_BUCKETS)]; node; node = node->next) {
-		if (node->lkey != lkey)
-			continue;
-		found = member < node->nkeys;
-		if (found)
-			*key = node->key[member];
-		break;
-	}
+	node = lkey_node(table, sge->lkey);
+	if (node && node->pd_id == pd_id && sge->addr >= node->addr &&
+	    sge->length <= node->length &&
+	    sge->addr - node->addr <= node->length - sge->length && (!write || node->writable))
+		nkeys = node->nkeys;
+	bond_unlock(&table->lock);
+	return nkeys;
+}
+
+bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key)
+{
+	const struct lkey_node *node;
+	bool found;
+
+	bond_lock(&table->lock);
+	node = lkey_node(table, lkey);
+	found = node && member < node->nkeys;
+	if (found)
+		*key = node->key[member];
 	bond_unlock(&table->lock);
 	return found;
 }

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <infiniband/verbs.h>
+
 #include "lock.h"
 #include "config.h"
 
@@ -19,6 +21,9 @@ struct lkey_node {
 	struct lkey_node *next;
 	uint32_t lkey;			/* the primary's */
 	uint32_t nkeys;
+	uint64_t pd_id;
+	uint64_t addr, length;		/* what may be named with it, as SGEs say it */
+	bool writable;			/* IBV_ACCESS_LOCAL_WRITE */
 	uint32_t key[BOND_MAX_MEMBERS];
 };
 
@@ -37,6 +42,12 @@ struct rkey_cache {
 /* The node stays the caller's; it must be deleted before its memory goes. */
 void lkey_add(struct lkey_table *table, struct lkey_node *node);
 void lkey_del(struct lkey_table *table, struct lkey_node *node);
+/*
+ * Would the primary take this SGE from a QP of that PD, @write: to deliver into? And how many
+ * members know the region? 0: no.
+ */
+unsigned int lkey_check(struct lkey_table *table, const struct ibv_sge *sge, uint64_t pd_id,
+			bool write);
 /* false: no such lkey, or none for that member. */
 bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key);
 

@@ -58,8 +58,8 @@ static void qp_forget(struct bond_qp *qp)
 	qp->sq_head = qp->sq_free = qp->sq_tail;
 	qp->error = qp->fenced = false;
 	qp->spreading = qp->spread_pending = false;
-	qp->sync_left = 0;
-	qp->off_lead = 0;
+	qp->sync_left = qp->doubt_left = 0;
+	qp->off_lead = qp->lead_due = 0;
 	qp->busy = BUSY_STATE;
 	qp->npaths = 1;
 	sched_init(&qp->sched);

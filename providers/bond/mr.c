@@ -29,6 +29,10 @@ static void mr_publish(struct bond_mr *mr, struct bond_context *bctx)
 
 	mr->lkey.lkey = mr->vmr.ibv_mr.lkey;
 	mr->lkey.nkeys = mr->nmembers;
+	mr->lkey.pd_id = mr->pd_id;
+	mr->lkey.addr = mr->iova;
+	mr->lkey.length = mr->length;
+	mr->lkey.writable = mr->vmr.access & IBV_ACCESS_LOCAL_WRITE;
 	for (i = 0; i < mr->nmembers; i++)
 		mr->lkey.key[i] = mr->mmr[i]->lkey;
 	lkey_add(&bctx->lkeys, &mr->lkey);
@@ -136,6 +140,8 @@ struct ibv_mr *bond_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uint6
 		mr->nmembers++;
 	}
 	mr->pd_id = pd->id;
+	mr->iova = hca_va;
+	mr->length = length;
 	mr_take_keys(mr, IBV_MR_TYPE_MR, access);
 	mr_publish(mr, to_bond_context(pd->pd.context));
 	return &mr->vmr.ibv_mr;
@@ -168,6 +174,8 @@ struct ibv_mr *bond_reg_dmabuf_mr(struct ibv_pd *ibpd, uint64_t offset, size_t l
 		mr->nmembers++;
 	}
 	mr->pd_id = pd->id;
+	mr->iova = iova;
+	mr->length = length;
 	mr_take_keys(mr, IBV_MR_TYPE_DMABUF_MR, access);
 	mr_publish(mr, to_bond_context(pd->pd.context));
 	return &mr->vmr.ibv_mr;
@@ -228,6 +236,10 @@ int bond_rereg_mr(struct verbs_mr *vmr, int flags, struct ibv_pd *ibpd, void *ad
 		mr_dereg_mmrs(mr, 1);
 	if (pd)
 		mr->pd_id = pd->id;
+	if (flags & IBV_REREG_MR_CHANGE_TRANSLATION) {
+		mr->iova = (uintptr_t)addr;
+		mr->length = length;
+	}
 	mr_take_keys(mr, mr->vmr.mr_type,
 		     flags & IBV_REREG_MR_CHANGE_ACCESS ? access : mr->vmr.access);
 	mr_publish(mr, bctx);

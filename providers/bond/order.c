@@ -3,6 +3,7 @@
 #include <errno.h>
 
 #include "clock.h"
+#include "objects.h"
 #include "order.h"
 #include "path.h"
 #include "peer.h"
@@ -198,7 +199,7 @@ static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr)
 /* Is the WR one to spread, as far as can be said without looking at others? */
 static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
 {
-	if (!qp->spreading || qp->npaths < 2 || wr->len < qp->stripe_above ||
+	if (!qp->spreading || qp->npaths < 2 || qp->doubt_left || wr->len < qp->stripe_above ||
 	    wr->send_flags & IBV_SEND_INLINE)
 		return false;
 	if (wr->opcode == IBV_WR_RDMA_READ)
@@ -213,8 +214,10 @@ static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_
 
 	if (!path_room(&qp->path[0]))
 		return false;
+	if (!qp->off_lead)
+		return true;
 	if (!off_lead_before(qp, seq))
-		return !(wr->opcode == IBV_WR_RDMA_READ && qp->spreading) ||
+		return wr->opcode != IBV_WR_RDMA_READ ||
 		       !local_conflict(qp, wr, seq, 0, wr->len, 0);
 	/* Only what goes by address alone may be ahead of work on other paths. */
 	if (!sized || wr->send_flags & IBV_SEND_FENCE)
@@ -243,6 +246,10 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
 		piece->flags |= PIECE_SYNC;
 		qp->sync_left++;
 	}
+	if (order_spreadable(qp, wr)) {
+		piece->flags |= PIECE_DOUBT;
+		qp->doubt_left++;
+	}
 	piece->len = wr_remote_len(wr);
 	order_track(qp, wr, piece, 0);
 	path_push(lead);
@@ -251,15 +258,16 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
 
 /* ---- spreading ---- */
 
-static bool lkeys_known(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
-			const struct path *path)
+/* Will the local side of the WR stand, on every member? */
+static bool lkeys_good(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq)
 {
 	const struct ibv_sge *sge = wr_sges(qp, seq);
-	uint32_t key;
+	uint64_t pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
+	bool write = wr->opcode == IBV_WR_RDMA_READ;
 	unsigned int i;
 
 	for (i = 0; i < wr->num_sge; i++)
-		if (!lkey_find(&qp->bctx->lkeys, sge[i].lkey, path->member, &key))
+		if (lkey_check(&qp->bctx->lkeys, &sge[i], pd_id, write) < qp->bctx->nmembers)
 			return false;
 	return true;
 }
@@ -275,11 +283,13 @@ static bool spread_keys(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 		bond_peer_key_ask(qp, wr->rkey);
 		return false;
 	}
+	if (!lkeys_good(qp, wr, seq))
+		return false;
 	rkey[0] = wr->rkey;
 	for (i = 1; i < qp->npaths; i++) {
 		if (qp->path[i].broken)
 			continue;
-		if (qp->path[i].peer_member >= nkeys || !lkeys_known(qp, wr, seq, &qp->path[i]))
+		if (qp->path[i].peer_member >= nkeys)
 			return false;
 		rkey[i] = peer_keys[qp->path[i].peer_member];
 	}
@@ -311,6 +321,8 @@ static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piec
 	if (path->index) {
 		qp->off_lead++;
 		qp->busy |= BUSY_OFF_LEAD;
+	} else {
+		qp->lead_due++;
 	}
 }
 
@@ -332,6 +344,15 @@ static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
 	wr->left = n;
 }
 
+/*
+ * What is in the way. Off the lead it will be heard of. On the lead it may be unsignalled and never
+ * be, but there everything is in order: so the WR follows it there.
+ */
+static enum start spread_wait(const struct bond_qp *qp)
+{
+	return qp->off_lead ? START_WAIT : START_LEAD;
+}
+
 static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
 {
 	struct plan_piece cut[PLAN_MAX_PIECES];
@@ -341,20 +362,21 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	uint32_t rkey[BOND_MAX_PATHS];
 	unsigned int i, n = 0;
 
+	/* The NIC knows when its own READs are done; an unsignalled one nobody else hears of. */
 	if (wr->send_flags & IBV_SEND_FENCE && order_oldest(qp) != seq)
-		return START_WAIT;
+		return START_LEAD;
 	if (!spread_keys(qp, wr, seq, rkey))
 		return START_LEAD;
 	switch (plan_cut(&op, qp->slots, &qp->sched, clock_ns(), cut, 2 * qp->npaths + 2, &n)) {
 	case PLAN_OK:
 		break;
 	case PLAN_WAIT:
-		return START_WAIT;
+		return spread_wait(qp);
 	case PLAN_REBALANCE:
 		return START_DRAIN;
 	}
 	if (!spread_fits(qp, wr, seq, cut, n))
-		return START_WAIT;
+		return spread_wait(qp);
 	spread_pieces(qp, wr, seq, cut, n, rkey);
 	if (op.want_tail) {
 		wr->left++;
@@ -441,14 +463,10 @@ static enum start release_tail(struct bond_qp *qp, uint32_t seq)
 	return START_DONE;
 }
 
-static bool all_idle(const struct bond_qp *qp)
+/* Nothing is in flight that could be heard of; see spread_wait(). */
+static bool drained(const struct bond_qp *qp)
 {
-	unsigned int i;
-
-	for (i = 0; i < qp->npaths_made; i++)
-		if (qp->path[i].head != qp->path[i].tail)
-			return false;
-	return true;
+	return !qp->off_lead && !qp->lead_due;
 }
 
 static enum start release_one(struct bond_qp *qp, const struct hold *hold)
@@ -457,7 +475,7 @@ static enum start release_one(struct bond_qp *qp, const struct hold *hold)
 	case HOLD_TAIL:
 		return release_tail(qp, hold->seq);
 	case HOLD_DRAIN:
-		if (!all_idle(qp))
+		if (!drained(qp))
 			return START_DRAIN;
 		break;
 	case HOLD_WR:

@@ -50,10 +50,11 @@ static bool push_sges(struct push *push, const struct path *path, const struct p
 	const struct ibv_sge *from = &qp->sq_sge[(size_t)(piece->seq & qp->sq_mask) *
 						 qp->max_send_sge];
 	struct ibv_sge *to = &push->sge[push->nsge];
-	uint64_t skip = piece->off, left = piece->len;
+	bool whole = piece->flags & PIECE_WHOLE;
+	uint64_t skip = piece->off, left = whole ? wr->len : piece->len;
 	unsigned int i, n = 0;
 
-	for (i = 0; i < wr->num_sge && (left || piece->flags & PIECE_WHOLE); i++) {
+	for (i = 0; i < wr->num_sge && (left || whole); i++) {
 		if (skip && skip >= from[i].length) {
 			skip -= from[i].length;
 			continue;
@@ -85,7 +86,7 @@ static void push_wr(struct push *push, struct path *path, uint32_t index)
 	to->next = NULL;
 	to->opcode = wr->opcode;
 	to->send_flags = wr->send_flags;
-	if (piece->flags & PIECE_DUE)
+	if (piece->flags & PIECE_DUE || wr->flags & WR_SIGNALED)
 		to->send_flags |= IBV_SEND_SIGNALED;
 	/* Only a whole WR is behind everything that it follows; a part was let go by order.c. */
 	if (!(piece->flags & PIECE_WHOLE))
@@ -203,9 +204,13 @@ static void piece_done(struct path *path, struct piece *piece, enum ibv_wc_statu
 		order_untrack(qp, wr, piece, path->index);
 	if (piece->flags & PIECE_SYNC)
 		qp->sync_left--;
+	if (piece->flags & PIECE_DOUBT)
+		qp->doubt_left--;
 	if (piece->flags & PIECE_DUE) {
 		sched_acked(&qp->sched, path->index, piece->len, clock_ns());
-		if (path->index && !--qp->off_lead)
+		if (!path->index)
+			qp->lead_due--;
+		else if (!--qp->off_lead)
 			qp->busy &= ~BUSY_OFF_LEAD;
 	}
 	if (unlikely(status)) {

@@ -284,6 +284,10 @@ enum plan_result plan_cut(const struct plan_op *op, const struct slot_table *slo
 	if (c.free < c.body) {
 		if (unseen_path_is_full(&c, sched))
 			return PLAN_WAIT;
+		if (sched->reroute && sched->in_flight) {
+			sched_rebalanced(sched);
+			return PLAN_REBALANCE;
+		}
 		if (should_rebalance(&c, sched)) {
 			note_rebalance(sched);
 			return PLAN_REBALANCE;

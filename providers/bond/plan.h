@@ -17,7 +17,7 @@ enum {
 	BOND_MAX_PATHS = 16,
 	PLAN_MAX_PIECES = 2 * BOND_MAX_PATHS + 2,	/* what plan_cut() may need for all paths */
 	PLAN_MIN_PIECE = 8192,				/* bytes; forced ones may be shorter */
-	PLAN_TAIL = 128,				/* bytes of an operation that want_tail leaves out */
+	PLAN_TAIL = 128,				/* bytes that want_tail leaves out */
 };
 
 struct slot_table;

@@ -155,8 +155,12 @@ static bool recv_done(struct bond_qp *qp, struct ibv_wc *wc)
 	return fresh;
 }
 
-/* true: @wc is now one of the application's. */
-static inline bool wc_handle(struct bond_cq *cq, struct bond_member *member, struct ibv_wc *wc)
+/*
+ * true: @wc is now one of the application's. Without @emit a WR that is done goes by way of the
+ * ready list, so that nothing of its QP can overtake it.
+ */
+static inline bool wc_handle(struct bond_cq *cq, struct bond_member *member, struct ibv_wc *wc,
+			     bool emit)
 {
 	struct path *path = bond_member_path(member, wc->qp_num);
 	struct bond_qp *qp;
@@ -179,11 +183,13 @@ static inline bool wc_handle(struct bond_cq *cq, struct bond_member *member, str
 	else
 		send_done_slow(path, wc);
 	report = qp_reportable(qp);
-	if (report && !qp->on_ready) {
+	if (likely(emit && report && !qp->on_ready)) {
 		qp_report(qp, wc);
 		if (unlikely(qp_reportable(qp)))
 			ready_add(cq, qp);
 	} else {
+		if (report)
+			ready_add(cq, qp);
 		report = false;
 	}
 	bond_unlock(&qp->sq_lock);
@@ -200,7 +206,7 @@ static int mcq_poll(struct bond_cq *cq, struct mcq *mcq, struct bond_member *mem
 	for (i = 0; i < n; i++) {
 		if (unlikely(out != i))
 			wc[out] = wc[i];
-		if (wc_handle(cq, member, &wc[out]))
+		if (wc_handle(cq, member, &wc[out], true))
 			out++;
 	}
 	return n < 0 ? n : out;
@@ -237,7 +243,7 @@ static void mcq_drain(struct bond_cq *cq, struct mcq *mcq, struct bond_member *m
 		room = mcq == &cq->mcq[0] ? soft_room(cq) : MEMBER_BATCH;
 		n = ibv_poll_cq(mcq->cq, room < MEMBER_BATCH ? (int)room : MEMBER_BATCH, wc);
 		for (i = 0; i < n; i++)
-			if (wc_handle(cq, member, &wc[i]))
+			if (wc_handle(cq, member, &wc[i], false))
 				soft_push(cq, &wc[i]);
 	} while (n == MEMBER_BATCH);
 }

@@ -204,6 +204,8 @@ static inline void short_take(struct bond_qp *qp, struct batch *batch, struct ib
 	*to = *wr;
 	to->wr_id = lead->tail;
 	to->next = to + 1;
+	if (unlikely(qp->sq_sig_all))
+		to->send_flags |= IBV_SEND_SIGNALED;
 	batch->from[batch->n++] = wr;
 
 	piece->seq = qp->sq_tail;

@@ -16,7 +16,7 @@
 
 #define RETRY_MIN_MS	5
 #define RETRY_MAX_MS	1000
-#define WARN_BACKOFF_MS	80	/* an old registrar may be about to close the port */
+#define WARN_BACKOFF_MS	80	/* while the registrar changes there is no news */
 
 static void registrar_try(struct registrar *registrar);
 
@@ -47,13 +47,14 @@ bool registrar_trusts(int fd, uint32_t *uid)
 	return cred.uid == 0 || cred.uid == geteuid();
 }
 
-/* Once, until there is a working registrar again. */
-void registrar_warn(struct registrar *registrar, const char *fmt, ...)
+/* Once, when it has lasted, until there is a working registrar again. */
+__attribute__((format(printf, 2, 3)))
+static void registrar_warn(struct registrar *registrar, const char *fmt, ...)
 {
 	char line[160];
 	va_list args;
 
-	if (registrar->warned)
+	if (registrar->warned || registrar->backoff_ms < WARN_BACKOFF_MS)
 		return;
 	registrar->warned = true;
 	va_start(args, fmt);
@@ -295,9 +296,8 @@ static void registrar_try(struct registrar *registrar)
 		client_open(registrar);
 		return;
 	}
-	if (registrar->backoff_ms >= WARN_BACKOFF_MS)
-		registrar_warn(registrar, "control port %u: %s", registrar->config.port,
-			       err == EBUSY ? "in use by another program" : strerror(err));
+	registrar_warn(registrar, "control port %u: %s", registrar->config.port,
+		       err == EBUSY ? "in use by another program" : strerror(err));
 	retry_later(registrar);
 }
 

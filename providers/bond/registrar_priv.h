@@ -64,15 +64,13 @@ struct registrar {
 	struct loop_watch local;
 	struct loop_timer resume;	/* accepting again, after descriptors ran out */
 	struct ring clients;
-	struct ring visitors;		/* connections whose first message is awaited, oldest first */
+	struct ring visitors;		/* whose first message is awaited, oldest first */
 	unsigned int nvisitors;
 	struct ring remote[REGISTRAR_BUCKETS];	/* QPs of the clients */
 };
 
 socklen_t registrar_local_name(uint16_t port, struct sockaddr_un *sa);
 bool registrar_trusts(int fd, uint32_t *uid);
-void registrar_warn(struct registrar *registrar, const char *fmt, ...)
-	__attribute__((format(printf, 2, 3)));
 
 void registrar_server_init(struct registrar *registrar);
 /* EADDRINUSE: someone else is, or is about to be, the registrar. */

@@ -11,6 +11,10 @@
  * time through at once), but that it waited can: its rate is raised by as much as it was idle, at
  * most twofold. Next time it is busy, and measured.
  *
+ * Never worse than the best path alone: two NICs behind one PCIe switch may do less together than
+ * one. Rates do not show that, so now and then, after long rests, the total without a path is
+ * compared with the total with it (trial_step()), and a path that does harm is benched.
+ *
  * A path not seen yet is believed to relate to the others by its weight. Where all that was seen
  * agrees with the weights within the accuracy of measuring, the weights are taken: equal NICs get
  * equal parts, not the noise of the last second.
@@ -36,15 +40,22 @@ static const double ODD_FACTOR = 1.5;
 static const double NOISE = 0.03;
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
 static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
-static const double RAISE_UNSEEN = 2;		/* at most, of a rate that only the weight gave ... */
-static const double RAISE_SEEN = 1.25;		/* ... and of one that was measured before */
+static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
+static const double RAISE_SEEN = 1.25;		/* ... and of one that was */
 static const double PROBE_NS = 10e9;
+static const uint64_t TRIAL_WAIT_NS = 10000000000;
+static const uint64_t TRIAL_NS = 100000000;
+static const double TRIAL_COST = 100;		/* rest at least so many times as long as a phase */
+static const double TRIAL_GAIN = 1.03;		/* what benching a path must bring */
+static const double TRIAL_BUSY = 0.8;		/* paths with less to do prove nothing */
 
 void sched_init(struct sched *s)
 {
 	memset(s, 0, sizeof(*s));
 	s->patience = SCHED_PATIENCE_MIN;
 	s->best_fit = 1;
+	s->trial.wait_ns = TRIAL_WAIT_NS;
+	s->trial.until_ns = TRIAL_WAIT_NS;
 }
 
 /* From estimates to the rates that are used. */
@@ -72,8 +83,34 @@ static void settle_rates(struct sched *s)
 		struct sched_path *p = &s->path[i];
 
 		p->rate = as_weighted || !(p->estimate > 0) ? p->weight * scale : p->estimate;
-		s->rate_sum += p->usable ? p->rate : 0;
+		s->rate_sum += p->usable && !p->benched ? p->rate : 0;
 	}
+}
+
+static void trial_phase(struct sched *s, int phase, uint64_t ns, uint64_t bytes)
+{
+	struct sched_trial *t = &s->trial;
+
+	t->phase = phase;
+	if (phase == TRIAL_REST)
+		t->depth = 0;
+	t->from_ns = s->busy_ns;
+	t->from_moved = s->moved;
+	t->until_ns = s->busy_ns + ns;
+	t->until_moved = s->moved + bytes;
+	t->limit_ns = s->busy_ns + 4 * TRIAL_NS + (s->rate_sum > 0 ? 4 * bytes / s->rate_sum : 0);
+	for (unsigned int i = 0; i < s->npaths; i++)
+		s->path[i].trial_busy_ns = s->path[i].busy_ns;
+}
+
+/* With another set of paths what a trial found is void. */
+static void trial_restart(struct sched *s)
+{
+	for (unsigned int i = 0; i < s->npaths; i++)
+		s->path[i].benched = false;
+	s->num_benched = 0;
+	s->trial.wait_ns = TRIAL_WAIT_NS;
+	trial_phase(s, TRIAL_REST, TRIAL_WAIT_NS, 0);
 }
 
 void sched_path_start(struct sched *s, unsigned int path, double weight)
@@ -95,6 +132,7 @@ void sched_path_start(struct sched *s, unsigned int path, double weight)
 	p->used_ns = s->last_ns;
 	s->regret = 0;
 	s->patience = SCHED_PATIENCE_MIN;
+	trial_restart(s);
 	settle_rates(s);
 }
 
@@ -105,6 +143,7 @@ void sched_path_stop(struct sched *s, unsigned int path)
 	s->path[path].usable = false;
 	s->num_usable--;
 	s->regret = 0;
+	trial_restart(s);
 	settle_rates(s);
 }
 
@@ -249,6 +288,130 @@ static void count_bytes(struct sched *s, struct sched_path *p, uint64_t bytes, d
 		start_window(s, p);
 }
 
+/* Nothing is learned from paths that had not enough to do. */
+static bool trial_saturated(const struct sched *s)
+{
+	double ns = s->busy_ns - s->trial.from_ns;
+
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		const struct sched_path *p = &s->path[i];
+
+		if (p->usable && !p->benched && p->busy_ns - p->trial_busy_ns < TRIAL_BUSY * ns)
+			return false;
+	}
+	return true;
+}
+
+/* Whether another is as fast: the fastest path alone is the one to stay with. */
+static bool trial_can_do_without(const struct sched *s, unsigned int path)
+{
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (i != path && s->path[i].usable &&
+		    s->path[i].rate >= (1 - NOISE) * s->path[path].rate)
+			return s->path[path].usable;
+	return false;
+}
+
+/* A benched path first, else one after the other. */
+static bool trial_pick(struct sched *s)
+{
+	struct sched_trial *t = &s->trial;
+
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (s->path[i].usable && s->path[i].benched) {
+			t->path = i;
+			return true;
+		}
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		t->path = (t->path + 1) % s->npaths;
+		if (trial_can_do_without(s, t->path))
+			return true;
+	}
+	return false;
+}
+
+static void trial_flip(struct sched *s)
+{
+	struct sched_path *p = &s->path[s->trial.path];
+
+	p->benched = !p->benched;
+	s->num_benched += p->benched ? 1 : -1;
+	s->reroute = true;
+	settle_rates(s);
+}
+
+static double trial_rate(const struct sched *s)
+{
+	return (s->moved - s->trial.from_moved) / (double)(s->busy_ns - s->trial.from_ns);
+}
+
+/* In doubt with the path: benching one must be seen to help, taking it back need not. */
+static void trial_judge(struct sched *s)
+{
+	struct sched_trial *t = &s->trial;
+	double gain = trial_rate(s) / t->before;
+	bool sure = trial_saturated(s), keep;
+
+	if (s->path[t->path].benched)
+		keep = sure && gain > TRIAL_GAIN;
+	else
+		keep = !sure || gain > 1 / TRIAL_GAIN;
+	if (!keep)
+		trial_flip(s);
+	if (!keep && t->wait_ns < 64 * TRIAL_WAIT_NS)
+		t->wait_ns *= 4;
+	else if (keep)
+		t->wait_ns = TRIAL_WAIT_NS;
+	trial_phase(s, TRIAL_REST, t->wait_ns, 0);
+}
+
+/* From rest to the measurement before; later, where it would take long against the rest. */
+static void trial_begin(struct sched *s, uint64_t bytes)
+{
+	struct sched_trial *t = &s->trial;
+	double rest_ns = s->busy_ns - t->from_ns;
+	double need_ns = TRIAL_COST * (bytes / s->rate_sum + TRIAL_NS);
+
+	if (need_ns > rest_ns)
+		t->until_ns = t->from_ns + need_ns;
+	else if (trial_pick(s))
+		trial_phase(s, TRIAL_BEFORE, TRIAL_NS, bytes);
+	else
+		trial_phase(s, TRIAL_REST, t->wait_ns, 0);
+}
+
+static void trial_step(struct sched *s)
+{
+	struct sched_trial *t = &s->trial;
+	uint64_t bytes;
+
+	if (s->in_flight > t->depth)
+		t->depth = s->in_flight;
+	if (s->busy_ns < t->until_ns || (s->moved < t->until_moved && s->busy_ns < t->limit_ns))
+		return;
+	bytes = t->depth + 16 * WINDOW_BYTES;
+	switch (t->phase) {
+	case TRIAL_REST:
+		trial_begin(s, bytes);
+		break;
+	case TRIAL_BEFORE:
+		if (!trial_saturated(s)) {
+			trial_phase(s, TRIAL_REST, t->wait_ns, 0);
+			break;
+		}
+		t->before = trial_rate(s);
+		trial_flip(s);
+		trial_phase(s, TRIAL_CHANGE, 1, bytes);
+		break;
+	case TRIAL_CHANGE:
+		trial_phase(s, TRIAL_AFTER, TRIAL_NS, bytes);
+		break;
+	case TRIAL_AFTER:
+		trial_judge(s);
+		break;
+	}
+}
+
 static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)
 {
 	if (bytes > p->in_flight)
@@ -267,12 +430,14 @@ void sched_acked(struct sched *s, unsigned int path, uint64_t bytes, uint64_t no
 		return;
 	advance(s, now_ns);
 	dt_ns = s->last_ns - p->mark_ns;
+	p->busy_ns += s->last_ns - p->mark_ns;
 	take_out(s, p, bytes);
 	s->moved += bytes;
 	if (p->probing && dt_ns > 0)
 		raise_rate(s, p, bytes / dt_ns, RAISE_UNSEEN);
 	p->probing = false;
 	count_bytes(s, p, bytes, dt_ns);
+	trial_step(s);
 }
 
 void sched_dropped(struct sched *s, unsigned int path, uint64_t bytes, uint64_t now_ns)
@@ -285,6 +450,7 @@ void sched_dropped(struct sched *s, unsigned int path, uint64_t bytes, uint64_t 
 
 void sched_rebalanced(struct sched *s)
 {
+	s->reroute = false;
 	for (unsigned int i = 0; i < s->npaths; i++)
 		s->path[i].skip_bytes = s->path[i].in_flight + BURST_BYTES;
 }
@@ -370,7 +536,7 @@ static void share_probes(const struct sched *s, uint64_t len, uint64_t now_ns, d
 		if (quota[i] > quota[most])
 			most = i;
 	for (unsigned int i = 0; i < s->npaths; i++)
-		if (s->path[i].usable && quota[i] <= 0 && quota[most] >= 2 * PLAN_MIN_PIECE &&
+		if (s->path[i].usable && !s->path[i].benched && quota[i] <= 0 && quota[most] >= 2 * PLAN_MIN_PIECE &&
 		    probe_due(&s->path[i], now_ns)) {
 			quota[i] = PLAN_MIN_PIECE;
 			quota[most] -= PLAN_MIN_PIECE;
@@ -386,7 +552,7 @@ unsigned int sched_share(const struct sched *s, uint64_t len, const uint64_t *fo
 		const struct sched_path *p = &s->path[i];
 
 		quota[i] = 0;
-		if (!p->usable)
+		if (!p->usable || p->benched)
 			continue;
 		sh.path[sh.num] = i;
 		sh.rate[sh.num] = rate_now(p, now_ns);
@@ -398,7 +564,7 @@ unsigned int sched_share(const struct sched *s, uint64_t len, const uint64_t *fo
 	for (unsigned int i = 0; i < sh.num; i++)
 		quota[sh.path[i]] = sh.num == 1 ? (double)len :
 				    sh.level_ns * sh.rate[i] - sh.backlog[i];
-	if (sh.num < s->num_usable)
+	if (sh.num < s->num_usable - s->num_benched)
 		share_probes(s, len, now_ns, quota);
 	return sh.num;
 }
@@ -408,7 +574,7 @@ double sched_fresh_ns(const struct sched *s, uint64_t len)
 	struct share sh = { .num = 0 };
 
 	for (unsigned int i = 0; i < s->npaths; i++)
-		if (s->path[i].usable) {
+		if (s->path[i].usable && !s->path[i].benched) {
 			sh.rate[sh.num] = s->path[i].rate;
 			sh.backlog[sh.num++] = 0;
 		}
@@ -426,7 +592,7 @@ int sched_best(const struct sched *s, uint64_t len, uint64_t now_ns)
 		const struct sched_path *p = &s->path[i];
 		double end_ns;
 
-		if (!p->usable)
+		if (!p->usable || p->benched)
 			continue;
 		end_ns = (backlog(p, now_ns) + len) / rate_now(p, now_ns);
 		if (best < 0 || end_ns < best_ns) {

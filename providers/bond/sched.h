@@ -23,6 +23,7 @@ enum { SCHED_COUNTED = 1024 };
 /* Times are ns of the caller's clock, rates bytes/ns. See the head of sched.c for the method. */
 struct sched_path {
 	bool usable;
+	bool benched;			/* gets nothing new: the others do better alone */
 	bool sampled;			/* has been measured at least once */
 	bool probing;			/* a first piece after long disuse is under way */
 	uint64_t in_flight;		/* bytes given to the path and not acknowledged */
@@ -32,7 +33,9 @@ struct sched_path {
 	double estimate;		/* what was seen, 0 if nothing yet */
 	uint64_t mark_ns;		/* last acknowledgement, or start of the busy time */
 	uint64_t used_ns;		/* when it was given bytes last */
-	/* the window under way: what was acknowledged, and in how much busy time of this path ... */
+	uint64_t busy_ns;		/* all busy time so far */
+	uint64_t trial_busy_ns;		/* what that was when the trial's phase began */
+	/* the window under way: bytes acknowledged, and busy time of this path, ... */
 	double win_bytes, win_ns;
 	uint64_t win_from_ns;		/* ... since sched.busy_ns was this */
 	uint64_t skip_bytes;		/* first bytes that count for nothing */
@@ -42,12 +45,25 @@ struct sched_path {
 	double raised;			/* to what, until a sample tells whether that was right */
 	uint64_t raise_at;		/* not before so many bytes have moved, ... */
 	uint64_t raise_hold;		/* ... and so many more after the next one */
-	int odd;			/* samples in a row far above (> 0) or below (< 0) the sum */
+	int odd;			/* samples in a row far above (> 0) or below it (< 0) */
+};
+
+/* Whether the bond does better without a path, or with one that was benched. Times are busy time. */
+struct sched_trial {
+	enum { TRIAL_REST, TRIAL_BEFORE, TRIAL_CHANGE, TRIAL_AFTER } phase;
+	unsigned int path;
+	uint64_t from_ns, from_moved;	/* begin of the phase */
+	uint64_t until_ns, until_moved;	/* its end: both are reached, ... */
+	uint64_t limit_ns;		/* ... or at least this and until_ns */
+	uint64_t wait_ns;		/* rest after the next one */
+	uint64_t depth;			/* most bytes in flight since the rest began */
+	double before;			/* bytes/ns of all paths */
 };
 
 struct sched {
 	unsigned int npaths;		/* highest index used, plus 1 */
 	unsigned int num_usable;
+	unsigned int num_benched;
 	uint64_t in_flight;		/* bytes, all paths */
 	uint64_t moved;			/* bytes acknowledged, all paths */
 	uint64_t last_ns;
@@ -58,6 +74,8 @@ struct sched {
 	double regret;			/* bytes lost so far */
 	double patience;		/* bytes of regret for each in flight until a rebalance */
 	uint64_t rebalanced_at;		/* when, in bytes of moved */
+	bool reroute;			/* forced routes are out of date whatever they cost */
+	struct sched_trial trial;
 	struct sched_path path[BOND_MAX_PATHS];
 };
 

@@ -4,11 +4,11 @@
  * are in flight. Two pieces that overlap go the same path, where RC keeps their order (design 5,
  * "Slots keep RC's order"). A second table does the same for the local bytes that READs fill.
  *
- * Addresses are cut in units of SLOT_SIZE. A unit is found by its low bits alone, so units far apart
- * share an entry: that may join pieces without need and never parts two that overlap.
+ * Addresses are cut in units of SLOT_SIZE. A unit is found by its low bits alone, so units far
+ * apart share an entry: that may join pieces without need and never parts two that overlap.
  *
- * Not here: how much goes where (sched.h, plan.h). Callers hold the QP's send lock. Small pieces are
- * the hot case and inline; slot.c has the walk over many units.
+ * Not here: how much goes where (sched.h, plan.h). Callers hold the QP's send lock. Small pieces
+ * are the hot case and inline; slot.c has the walk over many units.
  */
 #ifndef BOND_SLOT_H
 #define BOND_SLOT_H
@@ -64,7 +64,7 @@ static inline void slot_add_part(struct slot *s, int part, unsigned int path)
 		s->path[part] = SLOT_MIXED;
 }
 
-/* Bytes [begin, end) of one unit. An idle one is split where the piece ends, else where it begins. */
+/* Bytes [begin, end) of one unit. An idle one is split where they end, else where they begin. */
 static inline void slot_add_unit(struct slot *s, uint32_t begin, uint32_t end, unsigned int path)
 {
 	if (slot_idle(s))
