@@ -12,74 +12,80 @@
 : "${RAILS_MTU:=4200}"	# leaves room for a 4096-byte RoCE MTU
 
 # rails COUNT [RATE...]: makes the rails new. One RATE holds for all, else the i-th for rail i
-# (as tc says it: 100mbit); none or "-": no limit.
+# (as tc says it: 100mbit); none or "-": no limit. Batches, because starting a program is what
+# takes time in an emulated machine.
 rails() {
-	local count=$1 i rate
+	local count=$1 i rate d a b cpus
 	shift
-	local rates=("$@")
+	local rates=("$@") links=() devices=() limits=()
 	rails_del
-	ip link set lo up
-	sysctl -qw net.ipv4.conf.{all,default}.rp_filter=0 net.ipv4.conf.{all,default}.accept_local=1
+	for i in all default; do
+		echo 0 >/proc/sys/net/ipv4/conf/$i/rp_filter
+		echo 1 >/proc/sys/net/ipv4/conf/$i/accept_local
+		# Each end answers for its own address only; inherited by what is made now.
+		echo 1 >/proc/sys/net/ipv4/conf/$i/arp_ignore
+	done
+	links+=("link set lo up")
 	for ((i = 0; i < count; i++)); do
-		rail_add "$i" || return
+		# Known addresses: the first packet does not wait for ARP, which rxe would count as lost.
+		a=02:00:00:00:0$i:0a b=02:00:00:00:0$i:0b
+		links+=("link add va$i address $a type veth peer name vb$i address $b")
+		for d in "va$i" "vb$i"; do
+			links+=("link set $d mtu $RAILS_MTU up" "rule add pref 10 iif $d lookup local")
+		done
+		links+=("addr add 10.0.$i.1/24 dev va$i" "addr add 10.0.$i.2/24 dev vb$i")
+		# A host talking to itself stays inside.
+		links+=("rule add pref 15 from 10.0.$i.1 to 10.0.$i.1 lookup local"
+			"rule add pref 15 from 10.0.$i.2 to 10.0.$i.2 lookup local")
+		links+=("neigh add 10.0.$i.2 lladdr $b dev va$i nud permanent"
+			"neigh add 10.0.$i.1 lladdr $a dev vb$i nud permanent")
+		mapfile -t -O ${#links[@]} links < <(rail_routes "$i")
+		devices+=("link add rxa$i type rxe netdev va$i" "link add rxb$i type rxe netdev vb$i")
 		rate=${rates[i]:--}
 		[ ${#rates[@]} != 1 ] || rate=${rates[0]}
-		[ "$rate" = - ] || rail_rate "$i" "$rate" || return
+		[ "$rate" = - ] || limits+=("$(rail_limit "va$i" "$rate")" "$(rail_limit "vb$i" "$rate")")
 	done
-	if ! ip rule show pref 20 | grep -q .; then
-		ip route add local 127.0.0.0/8 dev lo table 100
-		ip rule add pref 20 lookup 100
-		ip rule add pref 30 lookup local
-		ip rule del pref 0
+	if ! [ -e /run/rails.rules ]; then
+		links+=("route add local 127.0.0.0/8 dev lo table 100" "rule add pref 20 lookup 100"
+			"rule add pref 30 lookup local" "rule del pref 0")
+		: >/run/rails.rules
 	fi
-}
-
-rail_add() { # rail_add I
-	local i=$1 d
-	ip link add "va$i" type veth peer name "vb$i" || return
-	for d in "va$i" "vb$i"; do
-		ip link set "$d" mtu "$RAILS_MTU" up
-		sysctl -qw "net.ipv4.conf.$d.arp_ignore=1"
-		ip rule add pref 10 iif "$d" lookup local
+	printf '%s\n' "${links[@]}" | ip -batch - || return
+	cpus=$(nproc)
+	for ((i = 0; i < count; i++)); do
+		# veth lets several CPUs deliver, which reorders; rxe takes that for loss.
+		printf '%x\n' $((1 << i % cpus)) | tee /sys/class/net/v[ab]$i/queues/rx-0/rps_cpus >/run/rps
 	done
-	ip addr add "10.0.$i.1/24" dev "va$i"
-	ip addr add "10.0.$i.2/24" dev "vb$i"
-	# A host talking to itself stays inside.
-	ip rule add pref 15 from "10.0.$i.1" to "10.0.$i.1" lookup local
-	ip rule add pref 15 from "10.0.$i.2" to "10.0.$i.2" lookup local
-	rail_routes "$i"
-	rdma link add "rxa$i" type rxe netdev "va$i" && rdma link add "rxb$i" type rxe netdev "vb$i"
+	printf '%s\n' "${devices[@]}" | rdma -b - &&
+		printf '%s\n' "${limits[@]}" | tc -batch -
 }
 
 rail_routes() {
-	ip route replace "10.0.$1.2/32" dev "va$1" src "10.0.$1.1" table 100
-	ip route replace "10.0.$1.1/32" dev "vb$1" src "10.0.$1.2" table 100
+	echo "route replace 10.0.$1.2/32 dev va$1 src 10.0.$1.1 table 100"
+	echo "route replace 10.0.$1.1/32 dev vb$1 src 10.0.$1.2 table 100"
 }
 
+# The bucket is small, so that a short measurement does not run ahead of the rate; the queue
+# holds what a few NIC queues hold.
+rail_limit() { echo "qdisc replace dev $1 root handle 1: tbf rate $2 burst 64kb limit 8mb"; }
+
 rails_del() {
-	local path i
+	local path i links=() devices=()
 	for path in /sys/class/net/va*; do
 		[ -e "$path" ] || continue
 		i=${path##*/va}
-		rdma link delete "rxa$i" 2>/dev/null
-		rdma link delete "rxb$i" 2>/dev/null
-		ip link del "va$i"
-		ip rule del pref 10 iif "va$i" 2>/dev/null
-		ip rule del pref 10 iif "vb$i" 2>/dev/null
-		ip rule del pref 15 from "10.0.$i.1" 2>/dev/null
-		ip rule del pref 15 from "10.0.$i.2" 2>/dev/null
+		devices+=("link delete rxa$i" "link delete rxb$i")
+		links+=("link del va$i" "rule del pref 10 iif va$i" "rule del pref 10 iif vb$i"
+			"rule del pref 15 from 10.0.$i.1" "rule del pref 15 from 10.0.$i.2")
 	done
+	[ ${#links[@]} != 0 ] || return 0
+	printf '%s\n' "${devices[@]}" | rdma -f -b - 2>/dev/null
+	printf '%s\n' "${links[@]}" | ip -force -batch - 2>/dev/null
 	true
 }
 
-# rail_rate I RATE: line rate in both directions. The bucket is small, so that a short
-# measurement does not run ahead of the rate; the queue holds what a few NIC queues hold.
-rail_rate() {
-	local d
-	for d in "va$1" "vb$1"; do
-		tc qdisc replace dev "$d" root handle 1: tbf rate "$2" burst 64kb limit 8mb || return
-	done
-}
+# rail_rate I RATE: line rate in both directions
+rail_rate() { { rail_limit "va$1" "$2"; rail_limit "vb$1" "$2"; } | tc -batch -; }
 
 # rail_netem I ARGS...: delay, loss, reordering as tc-netem(8) says it, behind the rate if any.
 rail_netem() {
@@ -98,7 +104,14 @@ rail_delay() { rail_netem "$1" delay "$2"; }	# rail_delay I 5ms
 rail_mtu() { ip link set "va$1" mtu "$2" && ip link set "vb$1" mtu "$2"; }
 
 rail_down() { ip link set "va$1" down; }	# carrier is lost at both ends
-rail_up() { ip link set "va$1" up && rail_routes "$1"; }
+rail_up() {
+	{
+		echo "link set va$1 up"
+		echo "neigh replace 10.0.$1.2 lladdr 02:00:00:00:0$1:0b dev va$1 nud permanent"
+		echo "neigh replace 10.0.$1.1 lladdr 02:00:00:00:0$1:0a dev vb$1 nud permanent"
+		rail_routes "$1"
+	} | ip -batch -
+}
 
 # --- counters: the kernel's, never ours --------------------------------------------------------
 

@@ -100,10 +100,14 @@ struct bond_ah {
 	struct ibv_ah *mah;
 };
 
+enum { MCQ_NO_QPN = -1 };
+
 /* One member's CQ under an application's CQ. */
 struct mcq {
 	struct ibv_cq *cq;
 	struct bond_cq *owner;
+	uint32_t last_qpn;			/* the path of the last completion, or MCQ_NO_QPN */
+	struct path *last_path;
 	int room;				/* pieces that may be in flight towards it */
 	atomic_int due;				/* pieces in flight towards it */
 	bool armed;
@@ -111,14 +115,17 @@ struct mcq {
 
 struct bond_cq {
 	struct verbs_cq vcq;
-	struct bond_lock lock;			/* everything below but due */
+	struct bond_lock lock;			/* everything below but what is atomic */
+	/* Something to look at besides the primary's CQ: CQ_REST_ and pieces due, see poll.c */
+	atomic_uint rest;
+	int poll_entries;			/* asked for by the poll that has the lock */
+	atomic_bool polled;			/* by the application, since the last tick */
 	unsigned int nmcqs;			/* members with a CQ so far, mcq[0] first */
 	struct mcq mcq[BOND_MAX_MEMBERS];
 	struct bond_qp *ready;			/* QPs with something to report */
 	struct ibv_wc *soft;			/* completions that the progress thread polled */
 	unsigned int soft_head, soft_tail, soft_mask;
 	_Atomic(struct bond_qp *) attention;	/* QPs with news that no member's CQ will bring */
-	atomic_uint polls;			/* moves on with each poll by the application */
 	/* completion events, see channel.c */
 	struct bond_channel *channel;
 	bool armed, armed_solicited;
@@ -147,47 +154,65 @@ struct bond_srq {
 /* ---- the queue pair ---- */
 
 enum wr_flags {
-	WR_SIGNALED = 1 << 0,
-	WR_SAVED = 1 << 1,			/* SGEs (and inline data) copied: it outlives the post call */
 	WR_HELD = 1 << 2,			/* in the hold queue, whole or its tail */
 	WR_TAIL = 1 << 3,			/* its tail is held */
+};
+
+/*
+ * What every WR has, in one word. The first eight bytes lie as opcode and send_flags do in struct
+ * ibv_send_wr, so that the short way through post takes both over at once.
+ */
+union wr_state {
+	struct {
+		uint8_t opcode;			/* enum ibv_wr_opcode */
+		uint8_t status;			/* enum ibv_wc_status */
+		uint8_t flags;			/* enum wr_flags */
+		uint8_t num_sge;
+		uint8_t send_flags;		/* IBV_SEND_SIGNALED also where the QP signals all */
+		uint8_t pad;
+		uint16_t left;			/* pieces not done yet, held ones too */
+	};
+	uint64_t word;
 };
 
 /* A work request of the application, from post until its completion was reported. */
 struct sq_wr {
 	uint64_t wr_id;
-	uint64_t raddr;
+	union {
+		union wr_state state;
+		/* The same by name. */
+		struct {
+			uint8_t opcode, status, flags, num_sge, send_flags, pad;
+			uint16_t left;
+		};
+	};
 	uint64_t len;
+	uint64_t raddr;
 	uint32_t rkey;
 	uint32_t imm;				/* imm_data or invalidate_rkey, as posted */
-	uint16_t left;				/* pieces not done yet, held ones too */
-	uint8_t opcode;				/* enum ibv_wr_opcode */
-	uint8_t send_flags;
-	uint8_t status;				/* enum ibv_wc_status */
-	uint8_t flags;				/* enum wr_flags */
-	uint8_t num_sge;
-	uint8_t pad;
-	uint32_t vendor_err;
-	uint32_t byte_len;
+	uint32_t vendor_err;			/* where status is set */
+	uint32_t pad32;
 	uint64_t compare_add, swap;
 };
 
 enum piece_flags {
 	PIECE_WHOLE = 1 << 0,			/* the WR as it was posted */
-	PIECE_TRACKED = 1 << 1,			/* counted in the slots */
+	PIECE_TRACKED = 1 << 1,			/* counted in the slots; one that is not is on the lead */
 	PIECE_SYNC = 1 << 2,			/* a small READ or an atomic: later READs follow it */
 	PIECE_DUE = 1 << 3,			/* counted in its mcq's due and in the scheduler */
 	PIECE_TAIL = 1 << 4,
 	PIECE_DOUBT = 1 << 5,			/* may fail: later WRs must not be ahead of it */
+	PIECE_SHORT = 1 << 6,			/* took the short way */
 };
 
 struct piece {
-	uint64_t raddr;
+	uint32_t flags;				/* enum piece_flags */
 	uint32_t seq;				/* the WR it belongs to */
+	/* The rest is not set in a piece of the short way: its WR says it. */
+	uint64_t raddr;
 	uint32_t len;
 	uint32_t off;				/* where it starts in the WR */
 	uint32_t rkey;				/* for this path's member */
-	uint32_t flags;				/* enum piece_flags */
 	uint32_t pad;
 };
 
@@ -202,6 +227,7 @@ struct path {
 	struct piece *ring;
 	bool broken;				/* saw an error, or was taken to ERR; or never made */
 	uint32_t psn;				/* the first that this side sends */
+	uint64_t pieces, bytes;			/* of spread WRs, since the path was opened */
 	uint32_t weight;			/* Mbit/s, of the slower end */
 };
 
@@ -221,19 +247,30 @@ enum bond_qp_kind {
 	BOND_QP_RC,
 };
 
+/* What became of the WRs of a QP; under its sq_lock. */
+struct qp_stats {
+	uint64_t spread, lead;			/* WRs by the way they went */
+	uint64_t held, drained;			/* WRs that waited; those that waited for a new cut */
+	uint64_t no_key;			/* took the lead because the peer's keys were not known */
+};
+
 struct bond_qp {
 	struct verbs_qp vqp;
 	struct bond_lock sq_lock;
-	uint8_t kind;				/* enum bond_qp_kind */
 	uint8_t busy;				/* why the short way through post is closed: BUSY_ */
+	uint8_t kind;				/* enum bond_qp_kind */
 	bool sq_sig_all;
 	bool error;				/* no more work goes out; what is accepted is flushed */
+	/* the application's send queue: [sq_head, sq_tail) not yet reported */
+	uint32_t sq_head, sq_tail, sq_mask;
+	uint32_t sq_scan;			/* [sq_head, sq_scan) is done and silent */
+	uint32_t max_send_wr;
+	uint32_t max_inline_data;
+	uint64_t short_limit;			/* bytes; what is as large does not take the short way */
+	struct sq_wr *sq;
+	uint32_t max_send_sge;
 	bool fenced;				/* error, and every path was told */
 	uint32_t error_seq;			/* the oldest WR that failed */
-	/* the application's send queue: [sq_head, sq_tail) not yet reported */
-	uint32_t sq_head, sq_tail, sq_free, sq_mask;
-	uint32_t max_send_wr, max_send_sge, max_inline_data;
-	struct sq_wr *sq;
 	struct ibv_sge *sq_sge;			/* max_send_sge for each entry of sq */
 	char *sq_inline;			/* max_inline_data for each entry of sq */
 	/* paths; path[0] is the lead */
@@ -241,7 +278,6 @@ struct bond_qp {
 	unsigned int npaths_made;		/* that exist */
 	uint32_t spread_from;			/* no spreading before every WR up to here is done */
 	bool spreading;				/* the slots are kept */
-	bool spread_pending;			/* wait for spread_from */
 	uint32_t stripe_above, order_below;	/* bytes */
 	int ordering;				/* enum config_ordering */
 	uint32_t sync_left;			/* PIECE_SYNC in flight on the lead */
@@ -256,6 +292,8 @@ struct bond_qp {
 	struct slot_table *local_slots;		/* where READs deliver */
 	struct sched sched;
 	struct rkey_cache rkeys;
+	uint32_t peer_access;			/* the peer's QP's IBV_ACCESS_* */
+	struct qp_stats stats;
 	/* the application's receive queue */
 	struct bond_lock rq_lock;
 	uint32_t rq_head, rq_tail, rq_mask, max_recv_wr;
@@ -265,7 +303,6 @@ struct bond_qp {
 	bool on_ready;
 	struct bond_qp *attention_next;
 	atomic_bool on_attention;
-	unsigned int polls_seen;		/* the progress thread's */
 	/* control path */
 	pthread_mutex_t lock;			/* state changes; taken before sq_lock */
 	struct ibv_qp_attr attr;		/* as the application set them */
@@ -289,6 +326,8 @@ enum bond_busy {
 	BUSY_HOLD = 1 << 1,
 	BUSY_OFF_LEAD = 1 << 2,
 	BUSY_BACKLOG = 1 << 3,			/* the lead has pieces that are not posted yet */
+	BUSY_PLAIN = 1 << 4,			/* not an RC QP */
+	BUSY_SPREAD_PENDING = 1 << 5,		/* waits for spread_from */
 };
 
 static inline struct bond_context *to_bond_context(struct ibv_context *ctx)

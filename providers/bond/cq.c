@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "bond.h"
+#include "cq.h"
 #include "objects.h"
 #include "progress.h"
 
@@ -31,6 +32,7 @@ static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int co
 	struct ibv_comp_channel *channel = cq->channel ? member->channel : NULL;
 
 	mcq->owner = cq;
+	mcq->last_qpn = MCQ_NO_QPN;
 	mcq->cq = ibv_create_cq(member->ctx, cq_clamp(member, cqe), mcq, channel,
 				comp_vector % member->ctx->num_comp_vectors);
 	if (!mcq->cq)
@@ -56,6 +58,7 @@ struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 		if (!err) {
 			bond_lock(&cq->lock);
 			mcq->owner = cq;
+			mcq->last_qpn = MCQ_NO_QPN;
 			mcq->room = fresh.room;
 			mcq->cq = fresh.cq;
 			mcq->cq->cq_context = mcq;
@@ -261,11 +264,24 @@ int bond_destroy_cq(struct ibv_cq *ibcq)
 	return 0;
 }
 
+void bond_cq_forget_paths(struct bond_cq *cq)
+{
+	unsigned int i;
+
+	bond_lock(&cq->lock);
+	for (i = 0; i < cq->nmcqs; i++) {
+		cq->mcq[i].last_qpn = MCQ_NO_QPN;
+		cq->mcq[i].last_path = NULL;
+	}
+	bond_unlock(&cq->lock);
+}
+
 void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp)
 {
 	struct bond_qp *all, *next, **at;
 	unsigned int i, out;
 
+	bond_cq_forget_paths(cq);
 	bond_lock(&cq->lock);
 	for (at = &cq->ready; *at && *at != qp; at = &(*at)->ready_next)
 		;
@@ -281,6 +297,7 @@ void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp)
 			all->on_ready = true;
 			all->ready_next = cq->ready;
 			cq->ready = all;
+			cq_rest_set(cq, CQ_REST_READY);
 		}
 	}
 	for (i = out = cq->soft_head; i != cq->soft_tail; i++)

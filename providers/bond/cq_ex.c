@@ -33,7 +33,7 @@ static int bond_start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr
 	if (attr->comp_mask)
 		return EINVAL;
 	bond_lock(&cq->lock);
-	atomic_fetch_add_explicit(&cq->polls, 1, memory_order_relaxed);
+	atomic_store_explicit(&cq->polled, true, memory_order_relaxed);
 	ret = cq_ex_take(cq);
 	if (ret)
 		bond_unlock(&cq->lock);

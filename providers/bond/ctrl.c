@@ -166,6 +166,7 @@ static void qp_free(struct ctrl_qp *qp)
 	/* It may be on the stack of those with keys to ask. */
 	key_asks_drain(qp->ctrl);
 	pair_down(qp);
+	key_asks_drop(qp);
 	seek_stop(qp);
 	if (qp->entry)
 		registrar_remove(qp->ctrl->registrar, qp->entry);

@@ -28,7 +28,12 @@ struct ctrl_key {
 	uint64_t pd_id;
 	uint8_t nkeys;
 	uint32_t keys[WIRE_MAX_MEMBERS];
+	uint32_t access;	/* IBV_ACCESS_* of the MR */
+	uint64_t addr, length;	/* the remote addresses that it covers, bytes */
 };
+
+/* MRs that one side tells the other of without being asked, at pairing. */
+#define CTRL_KEY_OFFERS 64
 
 /*
  * All callbacks run in the control thread, one at a time, never after ctrl_qp_down() of that QP
@@ -77,8 +82,16 @@ struct ctrl_ops {
 	 * may be used remotely.
 	 */
 	int (*key_lookup)(void *cookie, uint32_t rkey, struct ctrl_key *key);
-	/* The answer to ctrl_key_ask(). nkeys 0: the peer has none (now). */
-	void (*key_learned)(void *cookie, uint32_t rkey, const uint32_t *keys, unsigned int nkeys);
+	/*
+	 * rkeys of MRs that the peer will probably use: they are sent to it ahead of READY, so that
+	 * its first operations need not ask. Fills at most max, returns how many. May be NULL.
+	 */
+	unsigned int (*key_list)(void *cookie, uint32_t *rkeys, unsigned int max);
+	/*
+	 * The answer to ctrl_key_ask(), or one that the peer sent unasked, then also before qp_ready.
+	 * nkeys 0: the peer has none (now). pd_id is not set.
+	 */
+	void (*key_learned)(void *cookie, uint32_t rkey, const struct ctrl_key *key);
 	/*
 	 * The peer has deregistered that MR: forget its keys. The call comes for every QP of that
 	 * session whose peer's pd_id it was, whether or not that QP has learned the key.
@@ -142,7 +155,8 @@ void ctrl_qp_error(struct ctrl_qp *qp, uint32_t reason);
 /*
  * Data path: fetch the peer's keys for path 0's rkey in the background. No lock, no allocation; a
  * system call only if the control thread sleeps. An rkey already asked for is not asked again
- * until the answer came; with too many outstanding it is dropped, so ask again at the next use.
+ * until the answer came, nor for 50 ms after the answer was that there are none; with too many
+ * outstanding it is dropped: so ask at every use.
  */
 void ctrl_key_ask(struct ctrl_qp *qp, uint32_t rkey);
 

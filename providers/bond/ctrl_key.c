@@ -13,7 +13,8 @@
 
 #include "ctrl_priv.h"
 
-#define ASK_PROBES 8
+#define ASK_PROBES	8
+#define DENIED_MS	50	/* an rkey without keys is asked for at every use: not so often */
 
 enum given_state {
 	GIVEN_VALID,
@@ -125,8 +126,26 @@ void key_asks_lost(struct ctrl_qp *qp)
 
 void key_asks_drop(struct ctrl_qp *qp)
 {
+	loop_timer_cancel(&qp->ctrl->loop, &qp->asks_denied);
 	for (int i = 0; i < CTRL_KEY_ASKS; i++)
 		atomic_store(&qp->asks[i], 0);
+}
+
+static void denied_due(struct loop_timer *timer)
+{
+	struct ctrl_qp *qp = ring_entry(timer, struct ctrl_qp, asks_denied);
+
+	for (int i = 0; i < CTRL_KEY_ASKS; i++)
+		if (ask_state(atomic_load(&qp->asks[i])) == KEY_ASK_DENIED)
+			atomic_store(&qp->asks[i], 0);
+}
+
+static void ask_deny(struct ctrl_qp *qp, _Atomic(uint64_t) *ask, uint32_t rkey)
+{
+	atomic_store(ask, ask_value(rkey, KEY_ASK_DENIED));
+	qp->asks_denied.fn = denied_due;
+	if (!qp->asks_denied.armed)
+		loop_timer_in_ms(&qp->ctrl->loop, &qp->asks_denied, DENIED_MS);
 }
 
 static struct ring *given_bucket(struct key_book *book, uint32_t rkey)
@@ -202,6 +221,9 @@ static void key_look(struct ctrl_qp *qp, struct session *session, struct wire_qp
 	    given_add(book, session, put->rkey, key.pd_id)) {
 		put->nkeys = key.nkeys;
 		memcpy(put->keys, key.keys, sizeof(put->keys));
+		put->key_access = key.access;
+		put->key_addr = key.addr;
+		put->key_length = key.length;
 	}
 	pthread_mutex_unlock(&book->lock);
 }
@@ -227,21 +249,53 @@ static void on_get(struct session *session, const struct wire_qp_msg *get)
 	session_send(session, &msg);
 }
 
+/* Ahead of READY, so that the peer knows them when it may begin. */
+void key_offers_send(struct ctrl_qp *qp)
+{
+	uint32_t rkeys[CTRL_KEY_OFFERS];
+	unsigned int n = 0;
+	struct wire_msg msg;
+
+	if (!qp->ctrl->ops->key_list || !ctrl_callback_begin(qp))
+		return;
+	n = qp->ctrl->ops->key_list(qp->cookie, rkeys, CTRL_KEY_OFFERS);
+	ctrl_callback_end(qp);
+	for (unsigned int i = 0; i < n; i++) {
+		pair_msg_init(qp, WIRE_KEY_PUT, &msg);
+		msg.qp.rkey = rkeys[i];
+		key_look(qp, qp->session, &msg.qp);
+		if (msg.qp.nkeys)
+			session_send(qp->session, &msg);
+	}
+}
+
+static void key_learn(struct ctrl_qp *qp, const struct wire_qp_msg *put)
+{
+	struct ctrl_key key = { .nkeys = put->nkeys, .access = put->key_access,
+				.addr = put->key_addr, .length = put->key_length };
+
+	memcpy(key.keys, put->keys, sizeof(key.keys));
+	if (!ctrl_callback_begin(qp))
+		return;
+	qp->ctrl->ops->key_learned(qp->cookie, put->rkey, &key);
+	ctrl_callback_end(qp);
+}
+
 static void on_put(struct session *session, const struct wire_qp_msg *put)
 {
 	struct ctrl_qp *qp = pair_target(session, put);
 
 	if (!attached_to(qp, session) || qp->pair_id != put->pair_id)
 		return;
+	key_learn(qp, put);
 	for (int i = 0; i < CTRL_KEY_ASKS; i++) {
 		if (atomic_load(&qp->asks[i]) != ask_value(put->rkey, KEY_ASK_SENT))
 			continue;
-		if (ctrl_callback_begin(qp)) {
-			qp->ctrl->ops->key_learned(qp->cookie, put->rkey, put->keys, put->nkeys);
-			ctrl_callback_end(qp);
-		}
 		/* Only now, or the data path would ask once more before it has the answer. */
-		atomic_store(&qp->asks[i], 0);
+		if (put->nkeys)
+			atomic_store(&qp->asks[i], 0);
+		else
+			ask_deny(qp, &qp->asks[i], put->rkey);
 		return;
 	}
 }

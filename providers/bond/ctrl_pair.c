@@ -71,6 +71,7 @@ static void ready_send(struct ctrl_qp *qp)
 {
 	struct wire_msg msg;
 
+	key_offers_send(qp);
 	pair_msg_init(qp, WIRE_QP_READY, &msg);
 	msg.qp.path_mask = qp->own_mask;
 	session_send(qp->session, &msg);

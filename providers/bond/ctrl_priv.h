@@ -116,7 +116,12 @@ enum pair_state {
 	PAIR_REFUSED,		/* one side could not make paths: path 0 for this generation */
 };
 
-enum key_ask_state { KEY_ASK_FREE, KEY_ASK_WANTED, KEY_ASK_SENT };
+enum key_ask_state {
+	KEY_ASK_FREE,
+	KEY_ASK_WANTED,
+	KEY_ASK_SENT,
+	KEY_ASK_DENIED,		/* free again in a moment */
+};
 
 struct ctrl_qp {
 	struct ctrl *ctrl;
@@ -162,6 +167,7 @@ struct ctrl_qp {
 	_Atomic(uint64_t) asks[CTRL_KEY_ASKS];
 	_Atomic(bool) asking;
 	struct ctrl_qp *asking_next;
+	struct loop_timer asks_denied;
 };
 
 /* ctrl.c */
@@ -229,9 +235,10 @@ struct ctrl_qp *pair_target(struct session *session, const struct wire_qp_msg *m
 
 /* ctrl_key.c */
 int key_book_init(struct key_book *book);
+void key_offers_send(struct ctrl_qp *qp);
 void key_asks_send(struct ctrl_qp *qp);
 void key_asks_lost(struct ctrl_qp *qp);	/* to be sent again */
-void key_asks_drop(struct ctrl_qp *qp);	/* of a peer that is gone */
+void key_asks_drop(struct ctrl_qp *qp);	/* of a peer that is gone, or of a QP that goes */
 void key_asks_drain(struct ctrl *ctrl);		/* all QPs with keys to ask */
 void key_message(struct session *session, const struct wire_msg *msg);
 void key_withdrawals_send(struct ctrl *ctrl);

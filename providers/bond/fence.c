@@ -10,6 +10,7 @@
  */
 #include "fence.h"
 #include "objects.h"
+#include "cq.h"
 #include "order.h"
 #include "path.h"
 #include "peer.h"
@@ -50,16 +51,16 @@ static void path_fence(struct path *path)
 
 	ibv_modify_qp(path->mqp, &attr, IBV_QP_STATE);
 	path->broken = true;
-	atomic_fetch_add_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	mcq_due_add(path->mcq);
 	if (ibv_post_send(path->mqp, &beacon, &bad)) {
-		atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		mcq_due_sub(path->mcq);
 		path_flush(path);
 	}
 }
 
 void order_beacon(struct path *path)
 {
-	atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+	mcq_due_sub(path->mcq);
 	path_flush(path);
 }
 

@@ -9,8 +9,7 @@
 struct rkey_node {
 	struct rkey_node *next;
 	uint32_t rkey;
-	uint32_t nkeys;
-	uint32_t key[BOND_MAX_MEMBERS];
+	struct rkey_region region;
 };
 
 /* NICs put the index into the upper bits and a small variant below. */
@@ -89,7 +88,7 @@ static struct rkey_node **rkey_slot(struct rkey_cache *cache, uint32_t rkey)
 	return at;
 }
 
-int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const uint32_t *keys, unsigned int nkeys)
+int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const struct rkey_region *region)
 {
 	struct rkey_node *fresh = calloc(1, sizeof(*fresh));
 	struct rkey_node **at, *old;
@@ -97,8 +96,7 @@ int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const uint32_t *keys, un
 	if (!fresh)
 		return ENOMEM;
 	fresh->rkey = rkey;
-	fresh->nkeys = nkeys < BOND_MAX_MEMBERS ? nkeys : BOND_MAX_MEMBERS;
-	memcpy(fresh->key, keys, fresh->nkeys * sizeof(*keys));
+	fresh->region = *region;
 
 	bond_lock(&cache->lock);
 	at = rkey_slot(cache, rkey);
@@ -140,17 +138,14 @@ void rkey_forget_all(struct rkey_cache *cache)
 	}
 }
 
-unsigned int rkey_find(struct rkey_cache *cache, uint32_t rkey, uint32_t keys[BOND_MAX_MEMBERS])
+bool rkey_find(struct rkey_cache *cache, uint32_t rkey, struct rkey_region *region)
 {
 	struct rkey_node *node;
-	unsigned int nkeys = 0;
 
 	bond_lock(&cache->lock);
 	node = *rkey_slot(cache, rkey);
-	if (node) {
-		nkeys = node->nkeys;
-		memcpy(keys, node->key, nkeys * sizeof(*keys));
-	}
+	if (node)
+		*region = node->region;
 	bond_unlock(&cache->lock);
-	return nkeys;
+	return node;
 }

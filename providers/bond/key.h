@@ -51,11 +51,26 @@ unsigned int lkey_check(struct lkey_table *table, const struct ibv_sge *sge, uin
 /* false: no such lkey, or none for that member. */
 bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key);
 
+/* What the peer said of one of its MRs. */
+struct rkey_region {
+	uint32_t nkeys;
+	uint32_t key[BOND_MAX_MEMBERS];		/* by peer member */
+	uint32_t access;			/* IBV_ACCESS_* */
+	uint64_t addr, length;
+};
+
 /* ENOMEM when the key could not be kept; the caller asks again at the next use. */
-int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const uint32_t *keys, unsigned int nkeys);
+int rkey_learn(struct rkey_cache *cache, uint32_t rkey, const struct rkey_region *region);
 void rkey_forget(struct rkey_cache *cache, uint32_t rkey);
 void rkey_forget_all(struct rkey_cache *cache);
-/* Copies the peer's keys for @rkey by peer member; returns how many, 0: unknown. */
-unsigned int rkey_find(struct rkey_cache *cache, uint32_t rkey, uint32_t keys[BOND_MAX_MEMBERS]);
+/* false: unknown. */
+bool rkey_find(struct rkey_cache *cache, uint32_t rkey, struct rkey_region *region);
+/* Does the region allow @access to these bytes? */
+static inline bool rkey_allows(const struct rkey_region *region, uint64_t addr, uint64_t len,
+			       uint32_t access)
+{
+	return (region->access & access) == access && addr >= region->addr &&
+	       len <= region->length && addr - region->addr <= region->length - len;
+}
 
 #endif

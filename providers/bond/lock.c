@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* The slow half of lock.h. */
+#include <sched.h>
+
 #include "lock.h"
 
 enum { SPINS_BEFORE_YIELD = 200 };

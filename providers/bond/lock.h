@@ -7,7 +7,6 @@
 #ifndef BOND_LOCK_H
 #define BOND_LOCK_H
 
-#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 

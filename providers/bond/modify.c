@@ -55,13 +55,14 @@ static void qp_forget(struct bond_qp *qp)
 	lead->broken = false;
 	qp->hold_head = qp->hold_tail = 0;
 	qp->hold_blockers = 0;
-	qp->sq_head = qp->sq_free = qp->sq_tail;
+	qp->sq_head = qp->sq_scan = qp->sq_tail;
 	qp->error = qp->fenced = false;
-	qp->spreading = qp->spread_pending = false;
+	qp->spreading = false;
 	qp->sync_left = qp->doubt_left = 0;
 	qp->off_lead = qp->lead_due = 0;
 	qp->busy = BUSY_STATE;
 	qp->npaths = 1;
+	bond_qp_short_limit(qp);
 	sched_init(&qp->sched);
 	bond_unlock(&qp->sq_lock);
 	bond_lock(&qp->rq_lock);

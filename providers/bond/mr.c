@@ -58,23 +58,42 @@ static void mr_withdraw(struct bond_mr *mr, struct bond_context *bctx)
 		bond_peer_key_withdraw(mr->vmr.ibv_mr.rkey, mr->pd_id);
 }
 
-unsigned int bond_mr_rkeys(uint64_t pd_id, uint32_t rkey, uint32_t *keys)
+static bool mr_is_remote(const struct bond_mr *mr, uint64_t pd_id)
+{
+	return mr->pd_id == pd_id && mr->vmr.access & REMOTE_RIGHTS;
+}
+
+bool bond_mr_region(uint64_t pd_id, uint32_t rkey, struct rkey_region *region)
 {
 	struct bond_mr *mr;
-	unsigned int i, nkeys = 0;
+	unsigned int i;
 
 	pthread_mutex_lock(&mr_table_lock);
-	for (mr = *mr_bucket(rkey); mr; mr = mr->pd_next) {
-		if (mr->vmr.ibv_mr.rkey != rkey || mr->pd_id != pd_id ||
-		    !(mr->vmr.access & REMOTE_RIGHTS))
-			continue;
-		nkeys = mr->nmembers;
-		for (i = 0; i < nkeys; i++)
-			keys[i] = mr->mmr[i]->rkey;
-		break;
+	for (mr = *mr_bucket(rkey); mr; mr = mr->pd_next)
+		if (mr->vmr.ibv_mr.rkey == rkey && mr_is_remote(mr, pd_id))
+			break;
+	if (mr) {
+		*region = (struct rkey_region){ .nkeys = mr->nmembers, .addr = mr->iova,
+						.length = mr->length, .access = mr->vmr.access };
+		for (i = 0; i < mr->nmembers; i++)
+			region->key[i] = mr->mmr[i]->rkey;
 	}
 	pthread_mutex_unlock(&mr_table_lock);
-	return nkeys;
+	return mr;
+}
+
+unsigned int bond_mr_list(uint64_t pd_id, uint32_t *rkeys, unsigned int max)
+{
+	struct bond_mr *mr;
+	unsigned int i, n = 0;
+
+	pthread_mutex_lock(&mr_table_lock);
+	for (i = 0; i < MR_BUCKETS && n < max; i++)
+		for (mr = mr_table[i]; mr && n < max; mr = mr->pd_next)
+			if (mr_is_remote(mr, pd_id))
+				rkeys[n++] = mr->vmr.ibv_mr.rkey;
+	pthread_mutex_unlock(&mr_table_lock);
+	return n;
 }
 
 /* The primary's rkey must not be one that a peer may still hold with other members' old keys. */

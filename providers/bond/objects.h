@@ -34,8 +34,10 @@ int bond_dereg_mr(struct verbs_mr *vmr);
 struct ibv_mr *bond_alloc_null_mr(struct ibv_pd *pd);
 int bond_advise_mr(struct ibv_pd *pd, enum ibv_advise_mr_advice advice, uint32_t flags,
 		   struct ibv_sge *sg_list, uint32_t num_sge);
-/* The members' rkeys of an MR of key domain @pd_id with remote rights; returns how many, 0: none. */
-unsigned int bond_mr_rkeys(uint64_t pd_id, uint32_t rkey, uint32_t *keys);
+/* The MR of key domain @pd_id that has this rkey and remote rights; false: none. */
+bool bond_mr_region(uint64_t pd_id, uint32_t rkey, struct rkey_region *region);
+/* rkeys of such MRs, at most @max; returns how many. */
+unsigned int bond_mr_list(uint64_t pd_id, uint32_t *rkeys, unsigned int max);
 
 /* mw.c */
 struct ibv_mw *bond_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
@@ -65,6 +67,8 @@ void bond_cq_progress(struct bond_cq *cq);
 bool bond_cq_visible(const struct bond_cq *cq);
 /* sq_lock or none held: the QP has something to report that no member's CQ will bring. */
 void bond_qp_attention(struct bond_qp *qp);
+/* A path's QPN is out of the member's table: also out of the CQ's memory of the last one. */
+void bond_cq_forget_paths(struct bond_cq *cq);
 void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp);
 
 /* channel.c */
@@ -102,6 +106,9 @@ int bond_detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid)
 int bond_query_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 int bond_set_ece(struct ibv_qp *qp, struct ibv_ece *ece);
 int bond_modify_qp_rate_limit(struct ibv_qp *qp, struct ibv_qp_rate_limit_attr *attr);
+
+/* sq_lock held: spreading began or ended. */
+void bond_qp_short_limit(struct bond_qp *qp);
 
 /* modify.c */
 int bond_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);

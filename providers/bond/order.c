@@ -14,6 +14,7 @@ enum start {
 	START_WAIT,
 	START_DRAIN,		/* wait until nothing is in flight */
 	START_LEAD,		/* not to be spread: take the lead */
+	START_DOUBT,		/* the same, because it may well fail */
 };
 
 static struct ibv_sge *wr_sges(struct bond_qp *qp, uint32_t seq)
@@ -40,7 +41,7 @@ static bool off_lead_before(const struct bond_qp *qp, uint32_t seq)
 
 uint32_t order_oldest(const struct bond_qp *qp)
 {
-	uint32_t seq = qp->sq_head;
+	uint32_t seq = (int32_t)(qp->sq_scan - qp->sq_head) < 0 ? qp->sq_head : qp->sq_scan;
 
 	while (seq != qp->sq_tail && !qp->sq[seq & qp->sq_mask].left)
 		seq++;
@@ -122,7 +123,10 @@ static bool local_conflict(struct bond_qp *qp, const struct sq_wr *wr, uint32_t 
 static void order_track(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
 			unsigned int path)
 {
-	if (!qp->spreading)
+	/* A small WRITE and the like on the lead is found by lead_touches(). */
+	if (!qp->spreading ||
+	    (piece->flags & PIECE_WHOLE && wr->len < qp->stripe_above &&
+	     wr->opcode != IBV_WR_RDMA_READ))
 		return;
 	piece->flags |= PIECE_TRACKED;
 	if (piece->len)
@@ -208,7 +212,8 @@ static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
 }
 
 /* May a WR go to the lead as a whole, given what is under way on other paths? */
-static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr)
+static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr,
+			      bool doubt)
 {
 	bool sized = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ;
 
@@ -220,24 +225,21 @@ static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_
 		return wr->opcode != IBV_WR_RDMA_READ ||
 		       !local_conflict(qp, wr, seq, 0, wr->len, 0);
 	/* Only what goes by address alone may be ahead of work on other paths. */
-	if (!sized || wr->send_flags & IBV_SEND_FENCE)
+	if (!sized || wr->send_flags & IBV_SEND_FENCE || doubt)
 		return false;
 	if (wr->len < qp->order_below && qp->ordering != CONFIG_ORDERING_COMPLETION)
-		return false;
-	/* A large one that cannot be spread (a bad key?) fails behind what is older, if it fails. */
-	if (wr->len >= qp->stripe_above && order_spreadable(qp, wr))
 		return false;
 	if (wr->len && !slot_check(qp->slots, wr->raddr, wr->len, 0))
 		return false;
 	return wr->opcode != IBV_WR_RDMA_READ || !local_conflict(qp, wr, seq, 0, wr->len, 0);
 }
 
-static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
+static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr, bool doubt)
 {
 	struct path *lead = &qp->path[0];
 	struct piece *piece;
 
-	if (!order_lead_may_go(qp, seq, wr))
+	if (!order_lead_may_go(qp, seq, wr, doubt))
 		return START_WAIT;
 	piece = path_append(lead);
 	*piece = (struct piece){ .raddr = wr->raddr, .seq = seq, .len = wr->len,
@@ -246,12 +248,13 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
 		piece->flags |= PIECE_SYNC;
 		qp->sync_left++;
 	}
-	if (order_spreadable(qp, wr)) {
+	if (doubt) {
 		piece->flags |= PIECE_DOUBT;
 		qp->doubt_left++;
 	}
 	piece->len = wr_remote_len(wr);
 	order_track(qp, wr, piece, 0);
+	qp->stats.lead++;
 	path_push(lead);
 	return START_DONE;
 }
@@ -272,28 +275,60 @@ static bool lkeys_good(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq)
 	return true;
 }
 
+/*
+ * Does a small WR that is under way on the lead touch what this one does? Those are in no slot; by
+ * the bytes, in the lead's queue.
+ */
+static bool lead_touches(const struct bond_qp *qp, const struct sq_wr *wr)
+{
+	const struct path *lead = &qp->path[0];
+	uint32_t i;
+
+	for (i = lead->head; i != lead->tail; i++) {
+		const struct piece *piece = &lead->ring[i & lead->mask];
+		const struct sq_wr *other = &qp->sq[piece->seq & qp->sq_mask];
+
+		if (!(piece->flags & PIECE_TRACKED) && other->raddr < wr->raddr + wr->len &&
+		    wr->raddr < other->raddr + wr_remote_len(other))
+			return true;
+	}
+	return false;
+}
+
 /* The rkey of each path; false: not all known (yet). */
 static bool spread_keys(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint32_t *rkey)
 {
-	uint32_t peer_keys[BOND_MAX_MEMBERS];
-	unsigned int nkeys = rkey_find(&qp->rkeys, wr->rkey, peer_keys);
+	uint32_t access = wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
+							   IBV_ACCESS_REMOTE_WRITE;
+	struct rkey_region region;
 	unsigned int i;
 
-	if (!nkeys) {
+	if (!rkey_find(&qp->rkeys, wr->rkey, &region)) {
 		bond_peer_key_ask(qp, wr->rkey);
+		qp->stats.no_key++;
 		return false;
 	}
-	if (!lkeys_good(qp, wr, seq))
+	if (!rkey_allows(&region, wr->raddr, wr->len, access) ||
+	    !(qp->peer_access & access) || !lkeys_good(qp, wr, seq))
 		return false;
 	rkey[0] = wr->rkey;
 	for (i = 1; i < qp->npaths; i++) {
 		if (qp->path[i].broken)
 			continue;
-		if (qp->path[i].peer_member >= nkeys)
+		if (qp->path[i].peer_member >= region.nkeys)
 			return false;
-		rkey[i] = peer_keys[qp->path[i].peer_member];
+		rkey[i] = region.key[qp->path[i].peer_member];
 	}
 	return true;
+}
+
+/*
+ * Room for @n pieces, and beyond them for as many WRs as the application may post: the short way
+ * through post does not look.
+ */
+static bool order_room(const struct path *path, unsigned int n)
+{
+	return path_room(path) > path->qp->sq_mask + n;
 }
 
 static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
@@ -303,7 +338,7 @@ static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 
 	for (i = 0; i < n; i++) {
 		/* Room for all that this WR could put there. */
-		if (path_room(&qp->path[cut[i].path]) < n)
+		if (!order_room(&qp->path[cut[i].path], n))
 			return false;
 		if (wr->opcode == IBV_WR_RDMA_READ &&
 		    local_conflict(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
@@ -318,6 +353,8 @@ static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piec
 {
 	order_track(qp, wr, piece, path->index);
 	sched_posted(&qp->sched, path->index, piece->len, now_ns);
+	path->pieces++;
+	path->bytes += piece->len;
 	if (path->index) {
 		qp->off_lead++;
 		qp->busy |= BUSY_OFF_LEAD;
@@ -365,7 +402,10 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	/* The NIC knows when its own READs are done; an unsignalled one nobody else hears of. */
 	if (wr->send_flags & IBV_SEND_FENCE && order_oldest(qp) != seq)
 		return START_LEAD;
+	/* A bad key fails behind all that is older and ahead of all that is younger, if it fails. */
 	if (!spread_keys(qp, wr, seq, rkey))
+		return START_DOUBT;
+	if (lead_touches(qp, wr))
 		return START_LEAD;
 	switch (plan_cut(&op, qp->slots, &qp->sched, clock_ns(), cut, 2 * qp->npaths + 2, &n)) {
 	case PLAN_OK:
@@ -378,6 +418,7 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	if (!spread_fits(qp, wr, seq, cut, n))
 		return spread_wait(qp);
 	spread_pieces(qp, wr, seq, cut, n, rkey);
+	qp->stats.spread++;
 	if (op.want_tail) {
 		wr->left++;
 		wr->flags |= WR_TAIL;
@@ -395,8 +436,8 @@ static enum start order_start(struct bond_qp *qp, uint32_t seq)
 
 	if (order_spreadable(qp, wr))
 		start = order_spread(qp, seq, wr);
-	if (start == START_LEAD)
-		start = order_lead(qp, seq, wr);
+	if (start == START_LEAD || start == START_DOUBT)
+		start = order_lead(qp, seq, wr, start == START_DOUBT);
 	return start;
 }
 
@@ -413,6 +454,10 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 	if (!order_holds(qp) || order_may_pass(qp, wr))
 		start = order_start(qp, seq);
 	if (start != START_DONE)
+		qp->stats.held++;
+	if (start == START_DRAIN)
+		qp->stats.drained++;
+	if (start != START_DONE)
 		hold_add(qp, seq, start == START_DRAIN ? HOLD_DRAIN : HOLD_WR);
 	else if (wr->flags & WR_TAIL)
 		hold_add(qp, seq, HOLD_TAIL);
@@ -426,19 +471,20 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
  */
 static struct path *tail_path(struct bond_qp *qp, const struct sq_wr *wr, uint32_t *rkey)
 {
-	uint32_t keys[BOND_MAX_MEMBERS];
-	unsigned int i, nkeys;
+	struct rkey_region region;
+	unsigned int i;
 
 	*rkey = wr->rkey;
 	if (likely(!qp->path[0].broken))
 		return &qp->path[0];
-	nkeys = rkey_find(&qp->rkeys, wr->rkey, keys);
+	if (!rkey_find(&qp->rkeys, wr->rkey, &region))
+		return NULL;
 	for (i = 1; i < qp->npaths_made; i++) {
 		struct path *path = &qp->path[i];
 
-		if (path->broken || path->peer_member >= nkeys)
+		if (path->broken || path->peer_member >= region.nkeys)
 			continue;
-		*rkey = keys[path->peer_member];
+		*rkey = region.key[path->peer_member];
 		return path;
 	}
 	return NULL;
@@ -452,7 +498,7 @@ static enum start release_tail(struct bond_qp *qp, uint32_t seq)
 	struct piece *piece;
 
 	/* Its own body, and all before it, off the lead. */
-	if (!path || off_lead_before(qp, seq + 1) || !path_room(path))
+	if (!path || off_lead_before(qp, seq + 1) || !order_room(path, 1))
 		return START_WAIT;
 	piece = path_append(path);
 	*piece = (struct piece){ .raddr = wr->raddr + off, .seq = seq, .len = BOND_TAIL_BYTES,
@@ -494,8 +540,10 @@ void order_release(struct bond_qp *qp)
 		if (unlikely(qp->error) && (int32_t)(hold->seq - qp->error_seq) >= 0)
 			return;
 		start = release_one(qp, hold);
-		if (start == START_DRAIN && hold->kind == HOLD_WR)
+		if (start == START_DRAIN && hold->kind == HOLD_WR) {
 			hold->kind = HOLD_DRAIN;
+			qp->stats.drained++;
+		}
 		if (start != START_DONE)
 			return;
 		/* A body that went leaves its tail behind, in the same place. */

@@ -273,6 +273,7 @@ static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 
 	if (!peer->nmembers)
 		return EINVAL;
+	qp->peer_access = peer->access_flags;
 	/* An earlier pairing's work has to end first. */
 	for (i = 1; i < qp->npaths_made; i++)
 		if (qp->path[i].head != qp->path[i].tail)
@@ -422,7 +423,7 @@ void pair_ready(struct bond_qp *qp, uint32_t path_mask)
 	if (usable > 1 && !qp->spreading) {
 		/* What is in flight now is in no slot. */
 		qp->spread_from = qp->sq_tail;
-		qp->spread_pending = true;
+		qp->busy |= BUSY_SPREAD_PENDING;
 		bond_peer_spread(qp);
 	}
 	bond_unlock(&qp->sq_lock);
@@ -451,9 +452,28 @@ void bond_peer_rts(struct bond_qp *qp)
 	}
 }
 
+static void paths_log(const struct bond_qp *qp)
+{
+	const struct qp_stats *stats = &qp->stats;
+	unsigned int i;
+
+	bond_dbg("QP 0x%x: %llu WRs spread, %llu on the lead (%llu without keys), %llu held, "
+		 "%llu for a new cut", qp->vqp.qp.qp_num, (unsigned long long)stats->spread,
+		 (unsigned long long)stats->lead, (unsigned long long)stats->no_key,
+		 (unsigned long long)stats->held, (unsigned long long)stats->drained);
+	for (i = 0; i < qp->npaths_made; i++)
+		bond_dbg("  path %u on %s: %llu pieces, %llu bytes, %.1f MB/s", i,
+			 qp->bctx->member[qp->path[i].member].name,
+			 (unsigned long long)qp->path[i].pieces,
+			 (unsigned long long)qp->path[i].bytes, qp->sched.path[i].rate * 1e3);
+}
+
 void bond_peer_drop_paths(struct bond_qp *qp)
 {
 	unsigned int i, made = qp->npaths_made;
+
+	if (made > 1)
+		paths_log(qp);
 
 	for (i = 1; i < made; i++) {
 		struct path *path = &qp->path[i];
@@ -463,6 +483,7 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 		bond_member_set_path(qp->bctx, path->member, path->mqp->qp_num, NULL);
 		ibv_destroy_qp(path->mqp);
 	}
+	bond_cq_forget_paths(to_bond_cq(qp->vqp.qp.send_cq));
 	bond_lock(&qp->sq_lock);
 	for (i = 1; i < made; i++) {
 		if (qp->path[i].mqp) {

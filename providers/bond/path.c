@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "clock.h"
+#include "cq.h"
 #include "order.h"
 #include "path.h"
 
@@ -86,7 +87,7 @@ static void push_wr(struct push *push, struct path *path, uint32_t index)
 	to->next = NULL;
 	to->opcode = wr->opcode;
 	to->send_flags = wr->send_flags;
-	if (piece->flags & PIECE_DUE || wr->flags & WR_SIGNALED)
+	if (piece->flags & PIECE_DUE)
 		to->send_flags |= IBV_SEND_SIGNALED;
 	/* Only a whole WR is behind everything that it follows; a part was let go by order.c. */
 	if (!(piece->flags & PIECE_WHOLE))
@@ -150,7 +151,7 @@ static void push_fill(struct push *push, struct path *path)
 		    (push->nwr && push->nsge + path->qp->max_send_sge > PUSH_SGES))
 			break;
 		if (piece->flags & PIECE_DUE)
-			atomic_fetch_add_explicit(&path->mcq->due, 1, memory_order_relaxed);
+			mcq_due_add(path->mcq);
 		push_wr(push, path, path->posted);
 		path->posted++;
 	}
@@ -161,7 +162,7 @@ static void path_unpost(struct path *path, unsigned int count)
 	while (count--) {
 		path->posted--;
 		if (path->ring[path->posted & path->mask].flags & PIECE_DUE)
-			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+			mcq_due_sub(path->mcq);
 	}
 }
 
@@ -232,12 +233,12 @@ void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, u
 		struct piece *piece = &path->ring[path->head++ & path->mask];
 
 		if (piece->flags & PIECE_DUE)
-			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+			mcq_due_sub(path->mcq);
 		piece_done(path, piece, IBV_WC_SUCCESS, 0);
 	}
 	path->head++;
 	if (path->ring[index & path->mask].flags & PIECE_DUE)
-		atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+		mcq_due_sub(path->mcq);
 	piece_done(path, &path->ring[index & path->mask], status, vendor_err);
 }
 
@@ -248,11 +249,11 @@ void path_flush(struct path *path)
 		struct piece *piece = &path->ring[path->head & path->mask];
 		struct sq_wr *wr = &path->qp->sq[piece->seq & path->qp->sq_mask];
 		/* Unsignalled, and not among the flushed: it was executed and said nothing. */
-		bool silent = posted && !(piece->flags & PIECE_DUE) && !(wr->flags & WR_SIGNALED);
+		bool silent = posted && !(piece->flags & PIECE_DUE) && !(wr->send_flags & IBV_SEND_SIGNALED);
 
 		path->head++;
 		if (posted && piece->flags & PIECE_DUE)
-			atomic_fetch_sub_explicit(&path->mcq->due, 1, memory_order_relaxed);
+			mcq_due_sub(path->mcq);
 		if (!posted)
 			path->posted++;
 		piece_done(path, piece, silent ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR, 0);

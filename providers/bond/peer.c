@@ -36,6 +36,46 @@ static const struct ctrl_ops peer_ops;
 
 /* ---- the channel ---- */
 
+/* The child has no threads of ours and touches no member; it must not hold our sockets open. */
+static void fork_prepare(void)
+{
+	unsigned int i;
+
+	pthread_mutex_lock(&peers.lock);
+	for (i = 0; i < CTRL_PORTS; i++)
+		if (peers.port[i].users)
+			ctrl_fork_prepare(peers.port[i].ctrl);
+	progress_stop_world();
+}
+
+static void fork_parent(void)
+{
+	unsigned int i;
+
+	progress_start_world();
+	for (i = 0; i < CTRL_PORTS; i++)
+		if (peers.port[i].users)
+			ctrl_fork_parent(peers.port[i].ctrl);
+	pthread_mutex_unlock(&peers.lock);
+}
+
+static void fork_child(void)
+{
+	unsigned int i;
+
+	progress_fork_child();
+	progress_start_world();
+	for (i = 0; i < CTRL_PORTS; i++)
+		if (peers.port[i].users)
+			ctrl_fork_child(peers.port[i].ctrl);
+	pthread_mutex_unlock(&peers.lock);
+}
+
+static void fork_register(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
 static int peer_ctrl_open(const struct bond_config *cfg, struct ctrl **ctrl)
 {
 	struct ctrl_config config = { .port = cfg->control_port, .ops = &peer_ops };
@@ -61,8 +101,11 @@ static int peer_ctrl_open(const struct bond_config *cfg, struct ctrl **ctrl)
 
 int bond_peer_context_open(struct bond_context *bctx)
 {
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
 	unsigned int i, spare = CTRL_PORTS;
 	int err = 0;
+
+	pthread_once(&once, fork_register);
 
 	/* Without a second member, or as a mere backup, there is nothing to agree upon yet. */
 	if (bctx->cfg->mode == CONFIG_MODE_BACKUP)
@@ -196,10 +239,11 @@ void bond_peer_error(struct bond_qp *qp)
 
 void bond_peer_spread(struct bond_qp *qp)
 {
-	if (!qp->spread_pending || (int32_t)(order_oldest(qp) - qp->spread_from) < 0)
+	if (!(qp->busy & BUSY_SPREAD_PENDING) || (int32_t)(order_oldest(qp) - qp->spread_from) < 0)
 		return;
-	qp->spread_pending = false;
+	qp->busy &= ~BUSY_SPREAD_PENDING;
 	qp->spreading = true;
+	bond_qp_short_limit(qp);
 }
 
 /* ---- callbacks ---- */
@@ -255,7 +299,7 @@ static void peer_gone(void *cookie)
 
 	bond_lock(&qp->sq_lock);
 	qp->npaths = 1;
-	qp->spread_pending = false;
+	qp->busy &= ~BUSY_SPREAD_PENDING;
 	bond_unlock(&qp->sq_lock);
 	rkey_forget_all(&qp->rkeys);
 	__atomic_store_n(&qp->paths_settled, false, __ATOMIC_RELEASE);
@@ -289,17 +333,35 @@ static int peer_key_lookup(void *cookie, uint32_t rkey, struct ctrl_key *key)
 {
 	struct bond_qp *qp = cookie;
 
+	struct rkey_region region;
+
 	key->pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
-	key->nkeys = bond_mr_rkeys(key->pd_id, rkey, key->keys);
-	return key->nkeys ? 0 : ENOENT;
+	if (!bond_mr_region(key->pd_id, rkey, &region))
+		return ENOENT;
+	key->nkeys = region.nkeys;
+	memcpy(key->keys, region.key, sizeof(key->keys));
+	key->access = region.access;
+	key->addr = region.addr;
+	key->length = region.length;
+	return 0;
 }
 
-static void peer_key_learned(void *cookie, uint32_t rkey, const uint32_t *keys, unsigned int nkeys)
+static unsigned int peer_key_list(void *cookie, uint32_t *rkeys, unsigned int max)
 {
 	struct bond_qp *qp = cookie;
 
-	if (nkeys)
-		rkey_learn(&qp->rkeys, rkey, keys, nkeys);
+	return bond_mr_list(bond_pd_real(qp->vqp.qp.pd)->id, rkeys, max);
+}
+
+static void peer_key_learned(void *cookie, uint32_t rkey, const struct ctrl_key *key)
+{
+	struct rkey_region region = { .nkeys = key->nkeys, .access = key->access,
+				      .addr = key->addr, .length = key->length };
+	struct bond_qp *qp = cookie;
+
+	memcpy(region.key, key->keys, sizeof(region.key));
+	if (region.nkeys && region.nkeys <= BOND_MAX_MEMBERS)
+		rkey_learn(&qp->rkeys, rkey, &region);
 }
 
 static void peer_key_withdrawn(void *cookie, uint32_t rkey)
@@ -309,19 +371,27 @@ static void peer_key_withdrawn(void *cookie, uint32_t rkey)
 	rkey_forget(&qp->rkeys, rkey);
 }
 
-/* Paths and keys stay as they are (design 4): RC does not need the session. */
-static void peer_session(void *cookie)
+/* RC does not need the session, so paths stay; but a withdrawal cannot be heard: keys go. */
+static void peer_session_lost(void *cookie)
 {
 	struct bond_qp *qp = cookie;
 
-	bond_dbg("QP 0x%x: the session with its peer broke or came back", qp->vqp.qp.qp_num);
+	rkey_forget_all(&qp->rkeys);
+	bond_dbg("QP 0x%x: the session with its peer broke", qp->vqp.qp.qp_num);
+}
+
+static void peer_session_back(void *cookie)
+{
+	struct bond_qp *qp = cookie;
+
+	bond_dbg("QP 0x%x: the session with its peer is back", qp->vqp.qp.qp_num);
 }
 
 static void peer_log(void *arg, enum ctrl_log_level level, const char *line)
 {
 	(void)arg;
 	if (level == CTRL_LOG_WARN)
-		bond_info("%s", line);
+		bond_warn("%s", line);
 	else
 		bond_dbg("%s", line);
 }
@@ -333,9 +403,10 @@ static const struct ctrl_ops peer_ops = {
 	.qp_ready = peer_ready,
 	.qp_gone = peer_gone,
 	.qp_error = peer_error,
-	.session_lost = peer_session,
-	.session_back = peer_session,
+	.session_lost = peer_session_lost,
+	.session_back = peer_session_back,
 	.key_lookup = peer_key_lookup,
+	.key_list = peer_key_list,
 	.key_learned = peer_key_learned,
 	.key_withdrawn = peer_key_withdrawn,
 	.log = peer_log,

@@ -192,8 +192,12 @@ static bool should_rebalance(const struct cutter *c, struct sched *s)
 	for (unsigned int i = 0; i < c->npaths; i++) {
 		const struct sched_path *p = &s->path[i];
 		double bytes = c->forced[i] > c->align ? c->forced[i] - c->align : 0;
-		double ns = bytes / p->rate, end_ns = ns + p->in_flight / p->rate;
+		double ns, end_ns;
 
+		if (!p->usable)
+			continue;
+		ns = bytes / p->rate;
+		end_ns = ns + p->in_flight / p->rate;
 		worst_ns = ns > worst_ns ? ns : worst_ns;
 		worst_end_ns = end_ns > worst_end_ns ? end_ns : worst_end_ns;
 	}
@@ -229,6 +233,7 @@ static void note_fresh_cut(const struct cutter *c, struct sched *s)
 	}
 }
 
+/* One soon after the last did not help for long: take more time before the next. */
 static void note_rebalance(struct sched *s)
 {
 	if (s->moved - s->rebalanced_at < 64 * s->in_flight)

@@ -41,7 +41,8 @@ enum plan_result {
 	PLAN_OK,
 	/*
 	 * It would overlap pieces of several paths, or its tail those of another than the lead, or
-	 * it would be too many pieces: hold the operation until earlier ones are done, ask again.
+	 * it would be too many pieces, or queue up behind a path that has shown nothing yet: hold
+	 * the operation and ask again when a piece is done.
 	 */
 	PLAN_WAIT,
 	/*

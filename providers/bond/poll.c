@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bond.h"
+#include "cq.h"
 #include "objects.h"
 #include "order.h"
 #include "path.h"
@@ -37,22 +38,25 @@ static const uint8_t wc_opcode[] = {
 /* Skips what is done and not to be reported; is the next one to be? sq_lock held. */
 static inline bool qp_reportable(struct bond_qp *qp)
 {
-	while (qp->sq_head != qp->sq_tail) {
-		const struct sq_wr *wr = &qp->sq[qp->sq_head & qp->sq_mask];
+	if ((int32_t)(qp->sq_scan - qp->sq_head) < 0)
+		qp->sq_scan = qp->sq_head;
+	for (; qp->sq_scan != qp->sq_tail; qp->sq_scan++) {
+		const struct sq_wr *wr = &qp->sq[qp->sq_scan & qp->sq_mask];
 
 		if (wr->left)
 			return false;
-		if (wr->flags & WR_SIGNALED || wr->status)
+		if (wr->send_flags & IBV_SEND_SIGNALED || wr->status)
 			return true;
-		qp->sq_head++;
 	}
 	return false;
 }
 
 static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 {
-	const struct sq_wr *wr = &qp->sq[qp->sq_head++ & qp->sq_mask];
+	const struct sq_wr *wr = &qp->sq[qp->sq_scan++ & qp->sq_mask];
 
+	/* The silent ones before it have their room back only now, as on a NIC. */
+	qp->sq_head = qp->sq_scan;
 	wc->wr_id = wr->wr_id;
 	wc->status = wr->status;
 	wc->opcode = wc_opcode[wr->opcode];
@@ -60,7 +64,6 @@ static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 	wc->byte_len = opcode_is_sync(wr->opcode) ? wr->len : 0;
 	wc->qp_num = qp->vqp.qp.qp_num;
 	wc->wc_flags = 0;
-	qp->sq_free = qp->sq_head;
 }
 
 static void ready_add(struct bond_cq *cq, struct bond_qp *qp)
@@ -70,6 +73,7 @@ static void ready_add(struct bond_cq *cq, struct bond_qp *qp)
 	qp->on_ready = true;
 	qp->ready_next = cq->ready;
 	cq->ready = qp;
+	cq_rest_set(cq, CQ_REST_READY);
 }
 
 /* Fills @wc from the QPs that have something to report. */
@@ -89,6 +93,8 @@ static int ready_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 		}
 		bond_unlock(&qp->sq_lock);
 	}
+	if (!cq->ready)
+		cq_rest_clear(cq, CQ_REST_READY);
 	return n;
 }
 
@@ -119,20 +125,31 @@ static void send_done_slow(struct path *path, const struct ibv_wc *wc)
 	}
 	if (path_backlog(path))
 		path_push(path);
-	if (qp->spread_pending)
+	if (qp->busy & BUSY_SPREAD_PENDING)
 		bond_peer_spread(qp);
 	if (order_holds(qp))
 		order_release(qp);
 	order_fence(qp);
 }
 
-/* A successful completion on the lead of a QP with nothing in the software queues. */
-static inline bool send_done_is_short(const struct path *path, const struct ibv_wc *wc)
+/*
+ * The short way back, for a piece of the short way that is the oldest on the lead and of the oldest
+ * WR. The member's completion is the application's but for the wr_id. A success of an unsignalled
+ * WR has no completion, a receive's wr_id has a high bit, and nothing else is in use while busy is
+ * zero: so little has to be asked.
+ */
+static inline bool send_done_short(struct path *path, struct bond_qp *qp, struct ibv_wc *wc)
 {
-	const struct bond_qp *qp = path->qp;
+	uint32_t head = path->head, seq = qp->sq_head;
+	const struct piece *piece = &path->ring[head & path->mask];
 
-	return !(wc->status | (qp->busy & ~BUSY_OFF_LEAD) | qp->spread_pending) &&
-	       !path_backlog(path);
+	if (wc->wr_id != head || (wc->status | qp->busy) ||
+	    piece->flags != (PIECE_WHOLE | PIECE_SHORT) || piece->seq != seq)
+		return false;
+	path->head = head + 1;
+	wc->wr_id = qp->sq[seq & qp->sq_mask].wr_id;
+	qp->sq_head = seq + 1;
+	return true;
 }
 
 /* false: stale, from before a RESET. */
@@ -155,66 +172,128 @@ static bool recv_done(struct bond_qp *qp, struct ibv_wc *wc)
 	return fresh;
 }
 
-/*
- * true: @wc is now one of the application's. Without @emit a WR that is done goes by way of the
- * ready list, so that nothing of its QP can overtake it.
- */
-static inline bool wc_handle(struct bond_cq *cq, struct bond_member *member, struct ibv_wc *wc,
-			     bool emit)
+static bool wc_handle_plain(struct bond_qp *qp, struct ibv_wc *wc)
 {
-	struct path *path = bond_member_path(member, wc->qp_num);
-	struct bond_qp *qp;
+	if (qp->vqp.qp.srq && bond_srq_is_tag(wc->wr_id))
+		wc->wr_id = bond_srq_complete(to_bond_srq(qp->vqp.qp.srq), wc->wr_id);
+	return true;
+}
+
+static bool send_done(struct bond_cq *cq, struct path *path, struct ibv_wc *wc, bool emit)
+{
+	struct bond_qp *qp = path->qp;
 	bool report;
 
-	/* Of a QP that is gone. */
-	if (unlikely(!path))
-		return false;
-	qp = path->qp;
-	if (unlikely(qp->kind != BOND_QP_RC)) {
-		if (qp->vqp.qp.srq && bond_srq_is_tag(wc->wr_id))
-			wc->wr_id = bond_srq_complete(to_bond_srq(qp->vqp.qp.srq), wc->wr_id);
-		return true;
-	}
-	if (wc->wr_id & BOND_WRID_RECV)
-		return recv_done(qp, wc);
 	bond_lock(&qp->sq_lock);
-	if (likely(send_done_is_short(path, wc)))
-		path_retire(path, (uint32_t)wc->wr_id, IBV_WC_SUCCESS, 0);
-	else
-		send_done_slow(path, wc);
+	send_done_slow(path, wc);
 	report = qp_reportable(qp);
-	if (likely(emit && report && !qp->on_ready)) {
-		qp_report(qp, wc);
-		if (unlikely(qp_reportable(qp)))
-			ready_add(cq, qp);
-	} else {
-		if (report)
-			ready_add(cq, qp);
+	if (report && (!emit || qp->on_ready)) {
+		ready_add(cq, qp);
 		report = false;
+	}
+	if (report) {
+		qp_report(qp, wc);
+		if (qp_reportable(qp))
+			ready_add(cq, qp);
 	}
 	bond_unlock(&qp->sq_lock);
 	return report;
 }
 
-/* Polls one member's CQ, in place where the result is the application's. */
-static int mcq_poll(struct bond_cq *cq, struct mcq *mcq, struct bond_member *member,
-		    int num_entries, struct ibv_wc *wc)
+static bool __attribute__((noinline)) wc_handle_long(struct bond_cq *cq, struct path *path,
+						     struct ibv_wc *wc, bool emit)
 {
-	int i, n, out = 0;
+	if (path->qp->kind != BOND_QP_RC)
+		return wc_handle_plain(path->qp, wc);
+	if (wc->wr_id & BOND_WRID_RECV)
+		return recv_done(path->qp, wc);
+	return send_done(cq, path, wc, emit);
+}
 
-	n = ibv_poll_cq(mcq->cq, num_entries, wc);
+static inline struct path *mcq_path(struct mcq *mcq, struct bond_member *member, uint32_t qpn)
+{
+	if (unlikely(mcq->last_qpn != qpn)) {
+		mcq->last_path = bond_member_path(member, qpn);
+		mcq->last_qpn = mcq->last_path ? qpn : (uint32_t)MCQ_NO_QPN;
+	}
+	return mcq->last_path;
+}
+
+/*
+ * true: @wc is now one of the application's. Without @emit a WR that is done goes by way of the
+ * ready list, so that nothing of its QP can overtake it.
+ */
+static bool wc_handle(struct bond_cq *cq, struct mcq *mcq, struct bond_member *member,
+			     struct ibv_wc *wc, bool emit)
+{
+	struct path *path = mcq_path(mcq, member, wc->qp_num);
+	bool report = false;
+
+	/* Of a QP that is gone. */
+	if (unlikely(!path))
+		return false;
+	if (emit && path->ring) {
+		bond_lock(&path->qp->sq_lock);
+		report = send_done_short(path, path->qp, wc);
+		bond_unlock(&path->qp->sq_lock);
+	}
+	return report || wc_handle_long(cq, path, wc, emit);
+}
+
+/* The plainest of completions, from start to end. */
+static inline bool mcq_short(struct mcq *mcq, struct ibv_wc *wc)
+{
+	struct bond_qp *qp;
+	bool done;
+
+	if (unlikely(mcq->last_qpn != wc->qp_num))
+		return false;
+	qp = mcq->last_path->qp;
+	/* Whoever has to wait goes the long way. */
+	if (unlikely(!bond_trylock(&qp->sq_lock)))
+		return false;
+	done = send_done_short(mcq->last_path, qp, wc);
+	bond_unlock(&qp->sq_lock);
+	return done;
+}
+
+/* @n completions of the primary's are in @wc: sifts them in place; returns how many stay. */
+static int wc_sift(struct bond_cq *cq, int n, struct ibv_wc *wc)
+{
+	int i, out = 0;
+
 	for (i = 0; i < n; i++) {
-		if (unlikely(out != i))
+		if (out != i)
 			wc[out] = wc[i];
-		if (wc_handle(cq, member, &wc[out], true))
+		if (wc_handle(cq, &cq->mcq[0], &cq->bctx->member[0], &wc[out], true))
 			out++;
 	}
-	return n < 0 ? n : out;
+	return out;
+}
+
+static int mcq_poll(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+{
+	int n = ibv_poll_cq(cq->mcq[0].cq, num_entries, wc);
+
+	return n < 0 ? n : wc_sift(cq, n, wc);
+}
+
+/* @n is what the primary's poll returned. */
+static int __attribute__((noinline)) poll_taken(struct bond_cq *cq, int n, struct ibv_wc *wc)
+{
+	atomic_store_explicit(&cq->polled, true, memory_order_relaxed);
+	if (n <= 0)
+		return n;
+	n = wc_sift(cq, n, wc);
+	if (cq->ready && n < cq->poll_entries)
+		n += ready_report(cq, cq->poll_entries - n, wc + n);
+	return n;
 }
 
 static void soft_push(struct bond_cq *cq, const struct ibv_wc *wc)
 {
 	cq->soft[cq->soft_tail++ & cq->soft_mask] = *wc;
+	cq_rest_set(cq, CQ_REST_SOFT);
 }
 
 static unsigned int soft_room(const struct bond_cq *cq)
@@ -228,6 +307,8 @@ static int soft_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 
 	while (n < num_entries && cq->soft_head != cq->soft_tail)
 		wc[n++] = cq->soft[cq->soft_head++ & cq->soft_mask];
+	if (cq->soft_head == cq->soft_tail)
+		cq_rest_clear(cq, CQ_REST_SOFT);
 	return n;
 }
 
@@ -243,7 +324,7 @@ static void mcq_drain(struct bond_cq *cq, struct mcq *mcq, struct bond_member *m
 		room = mcq == &cq->mcq[0] ? soft_room(cq) : MEMBER_BATCH;
 		n = ibv_poll_cq(mcq->cq, room < MEMBER_BATCH ? (int)room : MEMBER_BATCH, wc);
 		for (i = 0; i < n; i++)
-			if (wc_handle(cq, member, &wc[i], false))
+			if (wc_handle(cq, mcq, member, &wc[i], false))
 				soft_push(cq, &wc[i]);
 	} while (n == MEMBER_BATCH);
 }
@@ -263,13 +344,17 @@ void bond_qp_attention(struct bond_qp *qp)
 	while (!atomic_compare_exchange_weak_explicit(&cq->attention, &qp->attention_next, qp,
 						      memory_order_release, memory_order_relaxed))
 		;
+	cq_rest_set(cq, CQ_REST_ATTENTION);
 	progress_want();
 }
 
 static void attention_take(struct bond_cq *cq)
 {
-	struct bond_qp *qp = atomic_exchange_explicit(&cq->attention, NULL, memory_order_acquire);
+	struct bond_qp *qp;
 
+	/* In this order: a QP that comes in between is found at the next poll at the latest. */
+	cq_rest_clear(cq, CQ_REST_ATTENTION);
+	qp = atomic_exchange_explicit(&cq->attention, NULL, memory_order_acquire);
 	while (qp) {
 		struct bond_qp *next = qp->attention_next;
 
@@ -280,7 +365,7 @@ static void attention_take(struct bond_cq *cq)
 }
 
 /* The other members, and what was left over from before. */
-static int poll_rest(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+static int __attribute__((noinline)) poll_rest(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 {
 	unsigned int i;
 	int n;
@@ -294,31 +379,20 @@ static int poll_rest(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 	return n + ready_report(cq, num_entries - n, wc + n);
 }
 
-static inline bool poll_rest_due(struct bond_cq *cq)
-{
-	unsigned int i;
-
-	if (cq->soft_head != cq->soft_tail || cq->ready ||
-	    atomic_load_explicit(&cq->attention, memory_order_relaxed))
-		return true;
-	for (i = 1; i < cq->nmcqs; i++)
-		if (mcq_due(&cq->mcq[i]))
-			return true;
-	return false;
-}
-
-static int poll_locked(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+static int __attribute__((noinline)) poll_long(struct bond_cq *cq, int num_entries,
+					       struct ibv_wc *wc)
 {
 	int n = 0, more;
 
-	if (unlikely(poll_rest_due(cq)))
+	atomic_store_explicit(&cq->polled, true, memory_order_relaxed);
+	if (atomic_load_explicit(&cq->rest, memory_order_relaxed))
 		n = poll_rest(cq, num_entries, wc);
 	if (n < num_entries) {
-		more = mcq_poll(cq, &cq->mcq[0], &cq->bctx->member[0], num_entries - n, wc + n);
-		if (unlikely(more < 0))
+		more = mcq_poll(cq, num_entries - n, wc + n);
+		if (more < 0)
 			return n ? n : more;
 		n += more;
-		if (unlikely(cq->ready) && n < num_entries)
+		if (cq->ready && n < num_entries)
 			n += ready_report(cq, num_entries - n, wc + n);
 	}
 	return n;
@@ -330,15 +404,21 @@ int bond_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 	int n;
 
 	bond_lock(&cq->lock);
-	n = poll_locked(cq, num_entries, wc);
-	cq->polls++;
+	cq->poll_entries = num_entries;
+	if (likely(!atomic_load_explicit(&cq->rest, memory_order_relaxed))) {
+		n = ibv_poll_cq(cq->mcq[0].cq, num_entries, wc);
+		if (n != 1 || !mcq_short(&cq->mcq[0], wc))
+			n = poll_taken(cq, n, wc);
+	} else {
+		n = poll_long(cq, num_entries, wc);
+	}
 	bond_unlock(&cq->lock);
 	return n;
 }
 
 int bond_poll_one(struct bond_cq *cq, struct ibv_wc *wc)
 {
-	return poll_locked(cq, 1, wc);
+	return poll_long(cq, 1, wc);
 }
 
 void bond_cq_progress(struct bond_cq *cq)

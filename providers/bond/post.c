@@ -13,6 +13,15 @@
 #include "path.h"
 #include "peer.h"
 
+_Static_assert(offsetof(struct ibv_send_wr, wr.rdma.remote_addr) ==
+		       offsetof(struct ibv_send_wr, wr.atomic.remote_addr),
+	       "wr_take() reads one for the other");
+_Static_assert(offsetof(struct ibv_send_wr, send_flags) ==
+			       offsetof(struct ibv_send_wr, opcode) + 4 &&
+		       offsetof(union wr_state, send_flags) == 4 &&
+		       offsetof(union wr_state, left) == 6,
+	       "wr_take() takes both at once");
+
 enum { POST_BATCH = 8 };
 
 enum op_info {
@@ -43,14 +52,17 @@ struct batch {
 	struct ibv_send_wr *from[POST_BATCH];
 };
 
-static inline int wr_check(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t *len)
+/* BUSY_ that does not close the short way. */
+#define BUSY_SHORT BUSY_SPREAD_PENDING
+
+static int wr_check(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t *len)
 {
 	unsigned int info;
 	int i;
 
-	if (unlikely(qp->sq_tail - qp->sq_free >= qp->max_send_wr))
+	if (unlikely(qp->sq_tail - qp->sq_head >= qp->max_send_wr))
 		return ENOMEM;
-	if (unlikely((unsigned int)wr->opcode >= sizeof(op_info)))
+	if (unlikely((unsigned int)wr->opcode >= sizeof(op_info) || wr->send_flags > UINT8_MAX))
 		return EINVAL;
 	info = op_info[wr->opcode];
 	if (unlikely(!(info & OP_OK) || (unsigned int)wr->num_sge > qp->max_send_sge))
@@ -64,19 +76,19 @@ static inline int wr_check(const struct bond_qp *qp, const struct ibv_send_wr *w
 	return 0;
 }
 
-/* The part of an entry that both ways need. */
-static inline struct sq_wr *wr_take(struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
+/* The part of an entry that both ways need. @signal_all: IBV_SEND_SIGNALED or 0. */
+static inline struct sq_wr *wr_take(struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len,
+				    unsigned int signal_all)
 {
 	struct sq_wr *to = &qp->sq[qp->sq_tail++ & qp->sq_mask];
+	union wr_state state;
 
+	memcpy(&state, &wr->opcode, sizeof(state));
+	state.word |= (uint64_t)signal_all << 32 | 1ull << 48;
+	to->state = state;
 	to->wr_id = wr->wr_id;
 	to->len = len;
-	to->left = 1;
-	to->opcode = wr->opcode;
-	to->send_flags = wr->send_flags;
-	to->status = IBV_WC_SUCCESS;
-	to->flags = wr->send_flags & IBV_SEND_SIGNALED || qp->sq_sig_all ? WR_SIGNALED : 0;
-	to->vendor_err = 0;
+	to->raddr = wr->wr.rdma.remote_addr;
 	return to;
 }
 
@@ -90,13 +102,10 @@ static void wr_save(struct bond_qp *qp, struct sq_wr *to, const struct ibv_send_
 
 	to->num_sge = wr->num_sge;
 	to->imm = wr->imm_data;
-	to->raddr = 0;
 	to->rkey = 0;
 	if (op_info[wr->opcode] & OP_ADDR) {
-		to->raddr = wr->wr.rdma.remote_addr;
 		to->rkey = wr->wr.rdma.rkey;
 	} else if (op_info[wr->opcode] & OP_ATOMIC) {
-		to->raddr = wr->wr.atomic.remote_addr;
 		to->rkey = wr->wr.atomic.rkey;
 		to->compare_add = wr->wr.atomic.compare_add;
 		to->swap = wr->wr.atomic.swap;
@@ -124,7 +133,7 @@ static int post_saved(struct bond_qp *qp, const struct ibv_send_wr *wr)
 	/* A window is bound by the primary, in order; bind_mw itself comes this way too. */
 	if (op_info[wr->opcode] & OP_BIND)
 		return EOPNOTSUPP;
-	wr_save(qp, wr_take(qp, wr, len), wr);
+	wr_save(qp, wr_take(qp, wr, len, qp->sq_sig_all * IBV_SEND_SIGNALED), wr);
 	order_submit(qp, qp->sq_tail - 1);
 	return 0;
 }
@@ -138,8 +147,6 @@ static void short_undo(struct bond_qp *qp, unsigned int count)
 		struct piece *piece = &lead->ring[--lead->tail & lead->mask];
 
 		lead->posted = lead->tail;
-		if (piece->flags & PIECE_TRACKED && piece->len)
-			slot_sub(qp->slots, piece->raddr, piece->len);
 		if (piece->flags & PIECE_SYNC)
 			qp->sync_left--;
 		qp->sq_tail--;
@@ -181,79 +188,72 @@ static int short_flush(struct bond_qp *qp, struct batch *batch, struct ibv_send_
 
 /*
  * The short way is open to a WR for the lead alone while no other path is in use; a READ needs its
- * SGEs kept once slots are, and what could be spread is not for the lead alone.
+ * SGEs kept once slots are, and what could be spread is not for the lead alone. It leaves no mark in
+ * the slots: what is spread later looks at the lead's queue (order.c).
  */
 static inline bool short_open(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
 {
-	if (qp->busy || qp->path[0].tail - qp->path[0].head > qp->path[0].mask)
+	if (qp->busy & ~BUSY_SHORT || wr->opcode == IBV_WR_BIND_MW)
 		return false;
-	if (!qp->spreading)
-		return wr->opcode != IBV_WR_BIND_MW;
-	return wr->opcode != IBV_WR_RDMA_READ && len < qp->stripe_above &&
-	       wr->opcode != IBV_WR_BIND_MW;
+	return !qp->spreading || (len < qp->stripe_above && wr->opcode != IBV_WR_RDMA_READ);
 }
 
-static inline void short_take(struct bond_qp *qp, struct batch *batch, struct ibv_send_wr *wr,
-			      uint64_t len)
+/*
+ * Takes the WR for the lead; @copy_end: how much of it counts; next is the caller's. Room on the lead is certain: order.c
+ * leaves as much as the application's queue is deep.
+ */
+static inline void short_take(struct bond_qp *qp, const struct ibv_send_wr *wr,
+			      struct ibv_send_wr *to, uint64_t len, unsigned int signal_all,
+			      size_t copy_end)
+{
+	const size_t copy_start = offsetof(struct ibv_send_wr, next);
+	struct path *lead = &qp->path[0];
+	uint32_t index = lead->tail;
+	struct piece *piece = &lead->ring[index & lead->mask];
+
+	memcpy((char *)to + copy_start, (const char *)wr + copy_start, copy_end - copy_start);
+	to->wr_id = index;
+	to->send_flags |= signal_all;
+	piece->flags = PIECE_WHOLE | PIECE_SHORT;
+	piece->seq = qp->sq_tail;
+	lead->tail = index + 1;
+	lead->posted = index + 1;
+	wr_take(qp, wr, len, signal_all);
+}
+
+/* The same for a READ or an atomic, which later READs must not overtake. */
+static void short_take_sync(struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
 {
 	struct path *lead = &qp->path[0];
-	struct piece *piece = &lead->ring[lead->tail & lead->mask];
-	struct ibv_send_wr *to = &batch->wr[batch->n];
-	unsigned int info = op_info[wr->opcode];
 
-	*to = *wr;
-	to->wr_id = lead->tail;
-	to->next = to + 1;
-	if (unlikely(qp->sq_sig_all))
-		to->send_flags |= IBV_SEND_SIGNALED;
-	batch->from[batch->n++] = wr;
-
-	piece->seq = qp->sq_tail;
-	piece->flags = PIECE_WHOLE;
-	piece->len = 0;
-	if (info & OP_ATOMIC || wr->opcode == IBV_WR_RDMA_READ) {
-		if (info & OP_ATOMIC || len < qp->stripe_above) {
-			piece->flags |= PIECE_SYNC;
-			qp->sync_left++;
-		}
-	}
-	if (qp->spreading) {
-		piece->flags |= PIECE_TRACKED;
-		if (info & OP_ADDR) {
-			piece->raddr = wr->wr.rdma.remote_addr;
-			piece->len = len;
-		} else if (info & OP_ATOMIC) {
-			piece->raddr = wr->wr.atomic.remote_addr;
-			piece->len = sizeof(uint64_t);
-		}
-		if (piece->len)
-			slot_add(qp->slots, piece->raddr, piece->len, 0);
-	}
-	wr_take(qp, wr, len);
-	lead->posted = ++lead->tail;
+	if (wr->opcode == IBV_WR_RDMA_READ && len >= qp->stripe_above)
+		return;
+	lead->ring[(lead->tail - 1) & lead->mask].flags |= PIECE_SYNC;
+	qp->sync_left++;
 }
 
 static int post_plain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
 
-int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+static int post_chain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	struct bond_qp *qp = to_bond_qp(ibqp);
-	struct batch batch;
+	struct batch batch = { .n = 0 };
 	uint64_t len;
 	int ret = 0, flush;
 
-	if (unlikely(qp->kind != BOND_QP_RC))
-		return post_plain(qp, wr, bad_wr);
-	batch.n = 0;
-	bond_lock(&qp->sq_lock);
 	for (; wr; wr = wr->next) {
 		ret = wr_check(qp, wr, &len);
 		if (unlikely(ret)) {
 			*bad_wr = wr;
 			break;
 		}
-		if (likely(short_open(qp, wr, len))) {
-			short_take(qp, &batch, wr, len);
+		if (short_open(qp, wr, len)) {
+			short_take(qp, wr, &batch.wr[batch.n], len,
+				   qp->sq_sig_all * IBV_SEND_SIGNALED,
+				   offsetof(struct ibv_send_wr, qp_type));
+			if (opcode_is_sync(wr->opcode))
+				short_take_sync(qp, wr, len);
+			batch.wr[batch.n].next = &batch.wr[batch.n + 1];
+			batch.from[batch.n++] = wr;
 			if (batch.n < POST_BATCH)
 				continue;
 			ret = short_flush(qp, &batch, bad_wr);
@@ -270,8 +270,66 @@ int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	}
 	/* What came before a bad WR is posted; if that fails, it is the first that failed. */
 	flush = short_flush(qp, &batch, bad_wr);
-	bond_unlock(&qp->sq_lock);
 	return flush ? flush : ret;
+}
+
+/* The member did not take it as it should. */
+static int __attribute__((noinline)) short_refused(struct bond_qp *qp, struct ibv_send_wr *wr,
+						   int ret, struct ibv_send_wr **bad_wr)
+{
+	short_undo(qp, 1);
+	ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	/* The member's queue is full, the application's is not: it waits here. */
+	if (ret == ENOMEM)
+		ret = post_saved(qp, wr);
+	if (ret)
+		*bad_wr = wr;
+	return ret;
+}
+
+static int __attribute__((noinline)) post_long(struct bond_qp *qp, struct ibv_send_wr *wr,
+					       struct ibv_send_wr **bad_wr)
+{
+	if (qp->busy & BUSY_PLAIN)
+		return post_plain(qp, wr, bad_wr);
+	return post_chain(qp, wr, bad_wr);
+}
+
+/* WRITEs and SENDs: alone, of one SGE, they are what the fewest instructions are spent on. */
+#define OPS_SHORT \
+	(1u << IBV_WR_RDMA_WRITE | 1u << IBV_WR_RDMA_WRITE_WITH_IMM | 1u << IBV_WR_SEND | \
+	 1u << IBV_WR_SEND_WITH_IMM | 1u << IBV_WR_SEND_WITH_INV)
+
+/* The member itself refuses inline data that is too long; short_refused() finds the reason. */
+static inline bool short_fits(const struct bond_qp *qp, const struct ibv_send_wr *wr)
+{
+	union wr_state state;
+
+	memcpy(&state, &wr->opcode, sizeof(state));
+	return !(qp->busy & ~BUSY_SHORT) && !wr->next && wr->num_sge == 1 &&
+	       !(state.word & ~0xff0000000full) && OPS_SHORT >> state.opcode & 1 &&
+	       qp->sq_tail - qp->sq_head < qp->max_send_wr &&
+	       wr->sg_list->length < qp->short_limit;
+}
+
+int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+{
+	struct bond_qp *qp = to_bond_qp(ibqp);
+	struct ibv_send_wr copy, *bad = NULL;
+	int ret;
+
+	bond_lock(&qp->sq_lock);
+	if (likely(short_fits(qp, wr))) {
+		short_take(qp, wr, &copy, wr->sg_list->length, 0,
+			   offsetof(struct ibv_send_wr, wr.rdma.rkey) + sizeof(uint64_t));
+		ret = ibv_post_send(qp->path[0].mqp, &copy, &bad);
+		if (unlikely(ret || bad))
+			ret = short_refused(qp, wr, ret, bad_wr);
+	} else {
+		ret = post_long(qp, wr, bad_wr);
+	}
+	bond_unlock(&qp->sq_lock);
+	return ret;
 }
 
 int bond_post_send_all(struct ibv_qp *ibqp, struct ibv_send_wr *wr, uint32_t num_wr,
@@ -282,7 +340,7 @@ int bond_post_send_all(struct ibv_qp *ibqp, struct ibv_send_wr *wr, uint32_t num
 
 	if (qp->kind == BOND_QP_RC) {
 		bond_lock(&qp->sq_lock);
-		room = qp->max_send_wr - (qp->sq_tail - qp->sq_free) >= num_wr;
+		room = qp->max_send_wr - (qp->sq_tail - qp->sq_head) >= num_wr;
 		bond_unlock(&qp->sq_lock);
 	}
 	if (!room) {

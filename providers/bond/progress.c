@@ -66,7 +66,6 @@ void progress_want(void)
 static bool tick_qp(struct bond_qp *qp)
 {
 	struct bond_cq *cq;
-	unsigned int polls;
 
 	/* Racy by design: a miss is made good a tick later. */
 	if (qp->kind != BOND_QP_RC ||
@@ -74,11 +73,9 @@ static bool tick_qp(struct bond_qp *qp)
 	      (BUSY_HOLD | BUSY_BACKLOG | BUSY_OFF_LEAD)))
 		return false;
 	cq = to_bond_cq(qp->vqp.qp.send_cq);
-	polls = atomic_load_explicit(&cq->polls, memory_order_relaxed);
-	if (polls != qp->polls_seen) {
-		qp->polls_seen = polls;
+	/* QPs that share the CQ take turns in asking; the others look in vain, or are looked after. */
+	if (atomic_exchange_explicit(&cq->polled, false, memory_order_relaxed))
 		return true;
-	}
 	if (bond_trylock(&cq->lock)) {
 		bond_cq_progress(cq);
 		if (!cq->armed_solicited)

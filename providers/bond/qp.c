@@ -125,11 +125,20 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 		err = qp_alloc_rq(qp, &mattr->cap, attr->srq);
 	if (err)
 		return err;
+	bond_qp_short_limit(qp);
 	sched_init(&qp->sched);
 	qp->npaths = qp->npaths_made = 1;
 	mattr->cap.max_recv_wr = qp->max_recv_wr;
 	return path_open(&qp->path[0], qp, 0, 0, mqp, &send_cq->mcq[0], mattr->cap.max_send_wr - 1,
 			 PATH_RING_FACTOR * (qp->sq_mask + 1));
+}
+
+void bond_qp_short_limit(struct bond_qp *qp)
+{
+	if (!qp->max_send_sge || qp->sq_sig_all)
+		qp->short_limit = 0;
+	else
+		qp->short_limit = qp->spreading ? qp->stripe_above : UINT64_MAX;
 }
 
 static void qp_init_base(struct bond_qp *qp, struct ibv_context *ctx, struct ibv_qp *mqp,
@@ -183,6 +192,13 @@ static void qp_unlink(struct bond_qp *qp)
 	pthread_mutex_unlock(&qp->bctx->lock);
 }
 
+static void qp_init_plain(struct bond_qp *qp, struct ibv_qp *mqp)
+{
+	qp->kind = BOND_QP_PLAIN;
+	qp->busy = BUSY_PLAIN;
+	qp->path[0] = (struct path){ .qp = qp, .mqp = mqp };
+}
+
 static bool qp_is_rc(const struct ibv_qp_init_attr_ex *attr)
 {
 	return attr->qp_type == IBV_QPT_RC;
@@ -211,7 +227,7 @@ struct ibv_qp *bond_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_att
 	if (qp_is_rc(attr))
 		err = qp_init_rc(qp, mqp, attr, &mattr);
 	else
-		qp->path[0] = (struct path){ .qp = qp, .mqp = mqp };
+		qp_init_plain(qp, mqp);
 	if (err)
 		goto err_destroy_mqp;
 	qp_init_base(qp, ctx, mqp, attr);

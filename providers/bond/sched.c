@@ -36,16 +36,14 @@ enum {
 };
 
 static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
-static const double ODD_FACTOR = 1.5;
-static const double NOISE = 0.03;
+static const double ODD_FACTOR = 1.5, NOISE = 0.03;
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
 static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
 static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
 static const double RAISE_SEEN = 1.25;		/* ... and of one that was */
 static const double PROBE_NS = 10e9;
-static const uint64_t TRIAL_WAIT_NS = 10000000000;
-static const uint64_t TRIAL_NS = 100000000;
-static const double TRIAL_COST = 100;		/* rest at least so many times as long as a phase */
+static const uint64_t TRIAL_WAIT_NS = 60000000000, TRIAL_NS = 100000000;
+static const double TRIAL_COST = 200;		/* a first rest is so many times one phase */
 static const double TRIAL_GAIN = 1.03;		/* what benching a path must bring */
 static const double TRIAL_BUSY = 0.8;		/* paths with less to do prove nothing */
 
@@ -291,12 +289,12 @@ static void count_bytes(struct sched *s, struct sched_path *p, uint64_t bytes, d
 /* Nothing is learned from paths that had not enough to do. */
 static bool trial_saturated(const struct sched *s)
 {
-	double ns = s->busy_ns - s->trial.from_ns;
+	double least_ns = TRIAL_BUSY * (s->busy_ns - s->trial.from_ns);
 
 	for (unsigned int i = 0; i < s->npaths; i++) {
 		const struct sched_path *p = &s->path[i];
 
-		if (p->usable && !p->benched && p->busy_ns - p->trial_busy_ns < TRIAL_BUSY * ns)
+		if (p->usable && !p->benched && p->busy_ns - p->trial_busy_ns < least_ns)
 			return false;
 	}
 	return true;
@@ -358,19 +356,17 @@ static void trial_judge(struct sched *s)
 		keep = !sure || gain > 1 / TRIAL_GAIN;
 	if (!keep)
 		trial_flip(s);
-	if (!keep && t->wait_ns < 64 * TRIAL_WAIT_NS)
-		t->wait_ns *= 4;
-	else if (keep)
-		t->wait_ns = TRIAL_WAIT_NS;
+	if (keep || t->wait_ns < 64 * TRIAL_WAIT_NS)
+		t->wait_ns = keep ? TRIAL_WAIT_NS : 4 * t->wait_ns;
 	trial_phase(s, TRIAL_REST, t->wait_ns, 0);
 }
 
-/* From rest to the measurement before; later, where it would take long against the rest. */
+/* From rest to the measurement before, unless that would take long against the rest. */
 static void trial_begin(struct sched *s, uint64_t bytes)
 {
 	struct sched_trial *t = &s->trial;
 	double rest_ns = s->busy_ns - t->from_ns;
-	double need_ns = TRIAL_COST * (bytes / s->rate_sum + TRIAL_NS);
+	double need_ns = TRIAL_COST * (bytes / s->rate_sum + TRIAL_NS) * t->wait_ns / TRIAL_WAIT_NS;
 
 	if (need_ns > rest_ns)
 		t->until_ns = t->from_ns + need_ns;
@@ -455,10 +451,7 @@ void sched_rebalanced(struct sched *s)
 		s->path[i].skip_bytes = s->path[i].in_flight + BURST_BYTES;
 }
 
-/*
- * The rate as far as the path still keeps it: had it kept it, what is in flight would have been
- * acknowledged long ago.
- */
+/* Less than the rate where, at that rate, something would have been acknowledged long ago. */
 static double rate_now(const struct sched_path *p, uint64_t now_ns)
 {
 	double silent_ns = now_ns > p->mark_ns ? now_ns - p->mark_ns : 0;
@@ -478,7 +471,7 @@ static double backlog(const struct sched_path *p, uint64_t now_ns)
 	return p->in_flight - (done < piece ? done : piece);
 }
 
-/* Paths that take part in a share, gathered so that the rounds below touch nothing else. */
+/* Paths that take part in a share. */
 struct share {
 	unsigned int num;
 	unsigned int path[BOND_MAX_PATHS];
@@ -530,17 +523,19 @@ static void share_probes(const struct sched *s, uint64_t len, uint64_t now_ns, d
 {
 	unsigned int most = 0;
 
-	if (len < 4 * PLAN_MIN_PIECE)
-		return;
 	for (unsigned int i = 1; i < s->npaths; i++)
 		if (quota[i] > quota[most])
 			most = i;
-	for (unsigned int i = 0; i < s->npaths; i++)
-		if (s->path[i].usable && !s->path[i].benched && quota[i] <= 0 && quota[most] >= 2 * PLAN_MIN_PIECE &&
-		    probe_due(&s->path[i], now_ns)) {
+	for (unsigned int i = 0; i < s->npaths; i++) {
+		const struct sched_path *p = &s->path[i];
+
+		if (len < 4 * PLAN_MIN_PIECE || quota[most] < 2 * PLAN_MIN_PIECE)
+			return;
+		if (p->usable && !p->benched && quota[i] <= 0 && probe_due(p, now_ns)) {
 			quota[i] = PLAN_MIN_PIECE;
 			quota[most] -= PLAN_MIN_PIECE;
 		}
+	}
 }
 
 unsigned int sched_share(const struct sched *s, uint64_t len, const uint64_t *forced,

@@ -48,7 +48,7 @@ struct sched_path {
 	int odd;			/* samples in a row far above (> 0) or below it (< 0) */
 };
 
-/* Whether the bond does better without a path, or with one that was benched. Times are busy time. */
+/* Whether the QP does better without a path, or with a benched one. Times are busy time. */
 struct sched_trial {
 	enum { TRIAL_REST, TRIAL_BEFORE, TRIAL_CHANGE, TRIAL_AFTER } phase;
 	unsigned int path;

@@ -136,6 +136,9 @@ static void key_list(struct cursor *c, struct wire_qp_msg *qp)
 	u8_below(c, &qp->nkeys, WIRE_MAX_MEMBERS + 1);
 	for (int i = 0; i < qp->nkeys && !c->bad; i++)
 		u32(c, &qp->keys[i]);
+	u32(c, &qp->key_access);
+	u64(c, &qp->key_addr);
+	u64(c, &qp->key_length);
 }
 
 static void qp_head(struct cursor *c, struct wire_qp_msg *qp)

@@ -122,6 +122,9 @@ struct wire_qp_msg {
 	uint32_t rkey;			/* KEY_GET, KEY_PUT: path 0's key */
 	uint8_t nkeys;			/* KEY_PUT: 0: no such key */
 	uint32_t keys[WIRE_MAX_MEMBERS];	/* KEY_PUT: by member of the sender */
+	uint32_t key_access;		/* KEY_PUT: IBV_ACCESS_* of the MR */
+	uint64_t key_addr;		/* KEY_PUT: the remote addresses that it covers ... */
+	uint64_t key_length;		/* ... in bytes */
 	struct wire_qp_desc desc;	/* FIND, FOUND, ADD, CONFIRM */
 };
 

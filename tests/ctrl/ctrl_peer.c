@@ -4,6 +4,7 @@
  * is answered by one line. For tests that need several processes or name spaces.
  *
  *	up ID IP QPN DEST_IP DEST_QPN GENERATION	ok
+ *	on IFNAME					ok: where link-local addresses are meant
  *	down ID						ok
  *	wait ID EVENT COUNT MS				yes | no
  *	count ID EVENT					NUMBER
@@ -18,9 +19,12 @@
  *	quit
  */
 #include <errno.h>
+#include <net/if.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -30,6 +34,7 @@
 
 static struct ctrl *ctrl;
 static struct fake_qp qps[QPS];
+static unsigned int ifindex;
 
 static void cmd_up(const char *line)
 {
@@ -40,6 +45,7 @@ static void cmd_up(const char *line)
 		   &generation) != 6 || id >= QPS)
 		abort();
 	fake_init(&qps[id], ip, qpn, dest_ip, dest_qpn, generation);
+	qps[id].info.ifindex = ifindex;
 	fake_up(ctrl, &qps[id]);
 	puts("ok");
 }
@@ -97,21 +103,8 @@ static bool cmd_key(const char *line)
 	return true;
 }
 
-/* How many descriptors are open, without those up to stderr. */
-static int fds_open(void)
-{
-	int count = 0;
-
-	for (int fd = 3; fd < 1024; fd++) {
-		int copy = dup(fd);
-
-		if (copy < 0)
-			continue;
-		close(copy);
-		count++;
-	}
-	return count;
-}
+/* Descriptors that were open before there was a channel. */
+static int fds_before;
 
 /* In the child every call must return at once, and no descriptor of ours may be open. */
 static void child_main(void)
@@ -121,7 +114,7 @@ static void child_main(void)
 
 	ctrl_fork_child(ctrl);
 	fake_init(&other, "127.0.0.1", 1, "127.0.0.1", 2, 1);
-	ok = !ctrl_qp_up(ctrl, &other.info, &other) && errno == ENODEV && !fds_open();
+	ok = !ctrl_qp_up(ctrl, &other.info, &other) && errno == ENODEV && fds_open() == fds_before;
 	ctrl_key_withdraw(ctrl, 1, 1);
 	ok = ok && !ctrl_key_withdrawing(ctrl, 1, 1);
 	for (int i = 0; i < QPS; i++) {
@@ -133,8 +126,11 @@ static void child_main(void)
 	}
 	ctrl_destroy(ctrl);
 	/* Time for the parent to go first: nothing of it may live on here. */
-	if (ok && getenv("CTRL_PEER_LINGER"))
-		sleep(20);
+	if (ok && getenv("CTRL_PEER_LINGER")) {
+		for (int fd = 0; fd < 3; fd++)
+			close(fd);
+		sleep(10);
+	}
 	_exit(ok ? 0 : 1);
 }
 
@@ -173,6 +169,8 @@ int main(int argc, char **argv)
 
 	if (argc < 2)
 		return 2;
+	/* Also when it is stopped, and the test has failed. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getenv("CTRL_PEER_UID") && setuid((uid_t)atoi(getenv("CTRL_PEER_UID"))))
 		return 2;
 	if (argc > 2 && auth_key_load(argv[2], &key, why, sizeof(why))) {
@@ -180,6 +178,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	setvbuf(stdout, NULL, _IOLBF, 0);
+	fds_before = fds_open();
 	ctrl = fake_ctrl((uint16_t)atoi(argv[1]), argc > 2 ? &key : NULL);
 	if (!ctrl)
 		return 2;
@@ -189,6 +188,9 @@ int main(int argc, char **argv)
 		} else if (sscanf(line, "down %u", &id) == 1) {
 			fake_end(&qps[id]);
 			puts("ok");
+		} else if (sscanf(line, "on %31s", why) == 1) {
+			ifindex = if_nametoindex(why);
+			puts(ifindex ? "ok" : "none");
 		} else if (!strncmp(line, "fork", 4)) {
 			cmd_fork();
 		} else if (!strncmp(line, "warnings", 8)) {

@@ -50,6 +50,21 @@ uint16_t free_port(void)
 	return ntohs(sa.sin_port);
 }
 
+int fds_open(void)
+{
+	int count = 0;
+
+	for (int fd = 3; fd < 1024; fd++) {
+		int copy = dup(fd);
+
+		if (copy < 0)
+			continue;
+		close(copy);
+		count++;
+	}
+	return count;
+}
+
 void fake_key_add(uint32_t rkey, uint64_t pd_id, unsigned int nkeys)
 {
 	pthread_mutex_lock(&keys_lock);
@@ -208,14 +223,14 @@ static int on_lookup(void *cookie, uint32_t rkey, struct ctrl_key *key)
 	return err;
 }
 
-static void on_learned(void *cookie, uint32_t rkey, const uint32_t *got, unsigned int nkeys)
+static void on_learned(void *cookie, uint32_t rkey, const struct ctrl_key *key)
 {
 	struct fake_qp *qp = cookie;
 
 	enter(qp, FAKE_LEARNED);
 	qp->learned_rkey = rkey;
-	qp->learned_nkeys = nkeys;
-	memcpy(qp->learned_keys, got, nkeys * sizeof(*got));
+	qp->learned_nkeys = key->nkeys;
+	memcpy(qp->learned_keys, key->keys, key->nkeys * sizeof(*key->keys));
 	leave(qp, FAKE_LEARNED);
 }
 

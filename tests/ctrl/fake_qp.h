@@ -74,6 +74,8 @@ unsigned int fake_count(struct fake_qp *qp, enum fake_event event);
 /* Has event been called count times, within that time? */
 bool fake_wait(struct fake_qp *qp, enum fake_event event, unsigned int count, unsigned int ms);
 
+/* How many descriptors are open, without those up to stderr. */
+int fds_open(void);
 uint16_t free_port(void);
 uint64_t now_ms(void);
 void sleep_ms(unsigned int ms);

@@ -66,22 +66,6 @@ static void others_can_read_it(void **state)
 	}
 }
 
-static void owned_by_another_user(void **state)
-{
-	struct auth_key key;
-
-	(void)state;
-	if (geteuid()) {
-		print_message("needs root: a file of another user\n");
-		skip();
-	}
-	write_key("sixteen letters!", 16, 0600);
-	assert_int_equal(chown(path, 12345, 0), 0);
-	assert_int_equal(load(&key), EPERM);
-	assert_non_null(strstr(why, "12345"));
-	assert_int_equal(chown(path, 0, 0), 0);
-}
-
 static void no_secret_in_it(void **state)
 {
 	uint8_t many[AUTH_KEY_MAX + 100];
@@ -159,7 +143,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(good_file),
 		cmocka_unit_test(others_can_read_it),
-		cmocka_unit_test(owned_by_another_user),
 		cmocka_unit_test(no_secret_in_it),
 		cmocka_unit_test(fifo_is_not_waited_for),
 		cmocka_unit_test(proofs),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Pairing and keys, with control channels of one process: each has its own thread, nonce and
+ * Pairing, with control channels of one process: each has its own thread, nonce and
  * sockets, so that two of them are to each other what two processes are.
  */
 #include <errno.h>
@@ -365,204 +365,6 @@ static void answer_fails(void **state)
 	refused_paths(FAKE_ANSWER);
 }
 
-static void keys_asked_and_withdrawn(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b;
-	uint64_t until;
-
-	(void)state;
-	fake_init(&a, A, 10, B, 20, 1);
-	fake_init(&b, B, 20, A, 10, 1);
-	fake_key_add(0x200, 7, 3);
-	fake_up(x, &a);
-	/* Before the pair is made: answered afterwards. */
-	ctrl_key_ask(a.qp, 0x200);
-	fake_up(y, &b);
-	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
-	assert_int_equal(a.learned_rkey, 0x200);
-	assert_int_equal(a.learned_nkeys, 3);
-	assert_int_equal(a.learned_keys[2], 0x202);
-	assert_int_equal(fake_count(&a, FAKE_READY), 1);
-
-	/* No such key: said, and asked again afterwards. */
-	ctrl_key_ask(a.qp, 0x300);
-	assert_true(fake_wait(&a, FAKE_LEARNED, 2, SOON));
-	assert_int_equal(a.learned_rkey, 0x300);
-	assert_int_equal(a.learned_nkeys, 0);
-	fake_key_add(0x300, 7, 2);
-	/* The entry is free only just after the callback. */
-	until = now_ms() + SOON;
-	while (fake_count(&a, FAKE_LEARNED) < 3 && now_ms() < until) {
-		ctrl_key_ask(a.qp, 0x300);
-		sleep_ms(1);
-	}
-	assert_int_equal(a.learned_nkeys, 2);
-
-	/* Withdrawn: forgotten at the other side, and only there. */
-	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
-	b.slow_ms = 0;
-	a.slow_ms = 300;
-	ctrl_key_withdraw(y, 0x200, 7);
-	fake_key_remove(0x200);
-	assert_true(ctrl_key_withdrawing(y, 0x200, 7));
-	assert_false(ctrl_key_withdrawing(y, 0x200, 8));
-	assert_false(ctrl_key_withdrawing(y, 0x300, 7));
-	assert_true(fake_wait(&a, FAKE_WITHDRAWN, 1, SOON));
-	assert_int_equal(a.withdrawn_rkey, 0x200);
-	until = now_ms() + SOON;
-	while (ctrl_key_withdrawing(y, 0x200, 7) && now_ms() < until)
-		sleep_ms(1);
-	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
-	assert_int_equal(fake_count(&b, FAKE_WITHDRAWN), 0);
-	a.slow_ms = 0;
-
-	/* What nobody was given needs nobody's word. */
-	ctrl_key_withdraw(y, 0x555, 7);
-	assert_false(ctrl_key_withdrawing(y, 0x555, 7));
-	ctrl_key_withdraw(y, 0x300, 8);
-	assert_false(ctrl_key_withdrawing(y, 0x300, 8));
-	fake_key_remove(0x300);
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
-
-static void duplicates_are_dropped(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b;
-
-	(void)state;
-	fake_init(&a, A, 10, B, 20, 1);
-	fake_init(&b, B, 20, A, 10, 1);
-	b.slow_ms = 100;
-	fake_key_add(0x200, 7, 2);
-	fake_up(x, &a);
-	fake_up(y, &b);
-	assert_ready(&a, 1, 3);
-	assert_ready(&b, 1, 3);
-	for (int i = 0; i < 1000; i++)
-		ctrl_key_ask(a.qp, 0x200);
-	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
-	sleep_ms(300);
-	assert_int_equal(fake_count(&a, FAKE_LEARNED), 1);
-	assert_int_equal(fake_count(&b, FAKE_LOOKUP), 1);
-	/* More than there is room for: some are dropped, the others answered, nothing breaks. */
-	b.slow_ms = 0;
-	for (uint32_t i = 0; i < 5000; i++)
-		ctrl_key_ask(a.qp, 0x1000 + i);
-	assert_true(fake_wait(&a, FAKE_LEARNED, 60, SOON));
-	fake_key_remove(0x200);
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
-
-static struct ctrl *hook_ctrl;
-
-static void withdraw_in_lookup(struct fake_qp *qp, enum fake_event event)
-{
-	(void)qp;
-	if (event == FAKE_LOOKUP)
-		ctrl_key_withdraw(hook_ctrl, 0x200, 7);
-}
-
-/* Deregistered between the look and the answer: the answer must not carry the key. */
-static void withdrawn_while_looked_up(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b;
-
-	(void)state;
-	fake_init(&a, A, 10, B, 20, 1);
-	fake_init(&b, B, 20, A, 10, 1);
-	hook_ctrl = y;
-	b.hook = withdraw_in_lookup;
-	fake_key_add(0x200, 7, 2);
-	fake_up(x, &a);
-	fake_up(y, &b);
-	assert_ready(&a, 1, 3);
-	ctrl_key_ask(a.qp, 0x200);
-	assert_true(fake_wait(&a, FAKE_LEARNED, 1, SOON));
-	assert_int_equal(a.learned_nkeys, 0);
-	assert_false(ctrl_key_withdrawing(y, 0x200, 7));
-	fake_key_remove(0x200);
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
-
-/* Down at a random time of every phase: it returns, nothing is called afterwards, the peer lives. */
-static void down_in_every_phase(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b;
-
-	(void)state;
-	srand(1);
-	fake_init(&b, B, 20, A, 10, 1);
-	b.slow_ms = 2;
-	fake_up(y, &b);
-	for (unsigned int i = 1; i <= 150; i++) {
-		fake_init(&a, A, 10, B, 20, i);
-		a.slow_ms = i % 3;
-		fake_up(x, &a);
-		ctrl_key_ask(a.qp, i);
-		sleep_ms((unsigned int)rand() % 24);
-		if (i % 7 == 0)
-			ctrl_qp_error(a.qp, i);
-		fake_down(&a);
-		/* The follower goes, too, now and then. */
-		if (i % 10 == 0) {
-			fake_down(&b);
-			b.info.generation++;
-			fake_up(y, &b);
-		}
-		sleep_ms(i % 5);
-		fake_end(&a);
-	}
-	fake_init(&a, A, 10, B, 20, 1000);
-	fake_up(x, &a);
-	assert_ready(&a, 1, 3);
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
-
-/* Down waits for a running callback of that QP, and for no other. */
-static void down_waits_for_its_callback(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b, c;
-	uint64_t began;
-
-	(void)state;
-	fake_init(&a, A, 10, B, 20, 1);
-	fake_init(&b, B, 20, A, 10, 1);
-	fake_init(&c, A, 12, B, 22, 1);
-	a.slow_ms = 400;
-	fake_up(x, &a);
-	fake_up(x, &c);
-	fake_up(y, &b);
-	while (!a.inside && fake_count(&a, FAKE_DESCRIBE) == 0)
-		sleep_ms(1);
-	began = now_ms();
-	fake_down(&c);
-	assert_true(now_ms() - began < 200);
-	fake_down(&a);
-	assert_int_equal(a.after_down, 0);
-	fake_end(&a);
-	fake_end(&b);
-	fake_end(&c);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
-
 static void secret_of(struct auth_key *key, char c)
 {
 	memset(key, 0, sizeof(*key));
@@ -707,43 +509,6 @@ static void gid_without_an_address(void **state)
 	ctrl_destroy(x);
 }
 
-static void bad_arguments(void **state)
-{
-	struct ctrl *x = fake_ctrl(port, NULL);
-	struct fake_qp a;
-
-	(void)state;
-	fake_init(&a, A, 10, B, 20, 0);
-	errno = 0;
-	assert_null(ctrl_qp_up(x, &a.info, &a));
-	assert_int_equal(errno, EINVAL);
-	a.info.generation = 1;
-	a.info.desc.nmembers = WIRE_MAX_MEMBERS + 1;
-	assert_null(ctrl_qp_up(x, &a.info, &a));
-	ctrl_destroy(x);
-}
-
-/* Destroyed with QPs up, sessions live and attempts under way: returns, calls nobody, leaks none. */
-static void destroyed_in_the_middle(void **state)
-{
-	(void)state;
-	for (unsigned int i = 0; i < 30; i++) {
-		struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-		struct fake_qp a, b, c;
-
-		fake_init(&a, A, 10, B, 20, 1);
-		fake_init(&b, B, 20, A, 10, 1);
-		fake_init(&c, A, 11, B, 21, 1);
-		fake_up(x, &a);
-		fake_up(x, &c);
-		fake_up(y, &b);
-		ctrl_key_ask(a.qp, 1);
-		sleep_ms(i % 10);
-		ctrl_destroy(i & 1 ? x : y);
-		ctrl_destroy(i & 1 ? y : x);
-	}
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -759,19 +524,12 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(describe_fails, setup),
 		cmocka_unit_test_setup(offer_fails, setup),
 		cmocka_unit_test_setup(answer_fails, setup),
-		cmocka_unit_test_setup(keys_asked_and_withdrawn, setup),
-		cmocka_unit_test_setup(duplicates_are_dropped, setup),
-		cmocka_unit_test_setup(withdrawn_while_looked_up, setup),
-		cmocka_unit_test_setup(down_in_every_phase, setup),
-		cmocka_unit_test_setup(down_waits_for_its_callback, setup),
 		cmocka_unit_test_setup(same_secret, setup),
 		cmocka_unit_test_setup(wrong_secret, setup),
 		cmocka_unit_test_setup(secret_on_one_side_only, setup),
 		cmocka_unit_test_setup(second_address_joins_the_session, setup),
 		cmocka_unit_test_setup(ipv6, setup),
 		cmocka_unit_test_setup(gid_without_an_address, setup),
-		cmocka_unit_test_setup(bad_arguments, setup),
-		cmocka_unit_test_setup(destroyed_in_the_middle, setup),
 	};
 
 	if (argc > 1)

@@ -1,113 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Several processes on one host, and on two: one registrar, handing over, taking over, sessions
- * lost and found. The processes are ctrl_peer's.
+ * Several processes on one host: one registrar, handing over, taking over, sessions lost and found.
+ * Those of several users and hosts are in test_hosts.c.
  */
-#define _GNU_SOURCE 1
-#include <errno.h>
-#include <fcntl.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
 
 #include "fake_qp.h"
+#include "peer_proc.h"
 
 #define A "127.0.0.1"
 #define B "127.0.0.2"
 #define C "127.0.0.3"
-
-extern char **environ;
-
-struct peer {
-	pid_t pid;
-	FILE *in;
-	FILE *out;
-};
-
-static char port[8];
-
-static int setup(void **state)
-{
-	(void)state;
-	snprintf(port, sizeof(port), "%u", free_port());
-	return 0;
-}
-
-static void peer_start_argv(struct peer *peer, char *const argv[])
-{
-	posix_spawn_file_actions_t actions;
-	int in[2], out[2];
-
-	assert_int_equal(pipe2(in, O_CLOEXEC), 0);
-	assert_int_equal(pipe2(out, O_CLOEXEC), 0);
-	posix_spawn_file_actions_init(&actions);
-	posix_spawn_file_actions_adddup2(&actions, in[0], 0);
-	posix_spawn_file_actions_adddup2(&actions, out[1], 1);
-	assert_int_equal(posix_spawnp(&peer->pid, argv[0], &actions, NULL, argv, environ), 0);
-	posix_spawn_file_actions_destroy(&actions);
-	close(in[0]);
-	close(out[1]);
-	peer->in = fdopen(in[1], "w");
-	peer->out = fdopen(out[0], "r");
-}
-
-static void peer_start(struct peer *peer)
-{
-	char *const argv[] = { getenv("CTRL_PEER"), port, NULL };
-
-	assert_non_null(argv[0]);
-	peer_start_argv(peer, argv);
-}
-
-static void ask(struct peer *peer, char *answer, const char *line)
-{
-	fprintf(peer->in, "%s\n", line);
-	fflush(peer->in);
-	answer[0] = 0;
-	if (!fgets(answer, 64, peer->out))
-		fail_msg("no answer to: %s", line);
-	answer[strcspn(answer, "\n")] = 0;
-}
-
-#define expect(peer, right, ...) do {                                          \
-	char line_[256], answer_[64];                                          \
-	snprintf(line_, sizeof(line_), __VA_ARGS__);                           \
-	ask(peer, answer_, line_);                                             \
-	if (strcmp(answer_, right))                                            \
-		fail_msg("%s: %s instead of %s", line_, answer_, right);       \
-} while (0)
-
-static void peer_close(struct peer *peer)
-{
-	fclose(peer->in);
-	fclose(peer->out);
-}
-
-static void peer_quit(struct peer *peer)
-{
-	int status = -1;
-
-	expect(peer, "ok", "quit");
-	peer_close(peer);
-	assert_int_equal(waitpid(peer->pid, &status, 0), peer->pid);
-	assert_int_equal(status, 0);
-}
-
-static void peer_kill(struct peer *peer)
-{
-	kill(peer->pid, SIGKILL);
-	waitpid(peer->pid, NULL, 0);
-	peer_close(peer);
-}
 
 static void two_processes(void **state)
 {
@@ -200,7 +104,7 @@ static void registrar_killed(void **state)
 	peer_quit(&y);
 }
 
-/* The process of the peer dies: lost; a new one with the same QP, as numbers go: gone, then ready. */
+/* The peer's process dies: lost; a new one with a QP of the same number: gone, then ready. */
 static void peer_killed_and_replaced(void **state)
 {
 	struct peer x, y;
@@ -311,95 +215,18 @@ static void fork_without_exec(void **state)
 	peer_quit(&z);
 }
 
-static void peer_start_as(struct peer *peer, const char *uid)
-{
-	setenv("CTRL_PEER_UID", uid, 1);
-	peer_start(peer);
-	unsetenv("CTRL_PEER_UID");
-}
-
-/* Users do not get each other's connections; the port's owner is named, once. */
-static void other_users(void **state)
-{
-	static const char *const uids[3] = { "65534", "65533", "0" };
-	struct peer r, p[3];
-
-	(void)state;
-	if (geteuid()) {
-		print_message("needs root: processes of several users\n");
-		skip();
-	}
-	peer_start_as(&r, uids[0]);
-	expect(&r, "ok", "up 0 %s 1 %s 2 1", C, C);
-	sleep_ms(100);
-	for (int i = 0; i < 3; i++) {
-		peer_start_as(&p[i], uids[i]);
-		expect(&p[i], "ok", "up 0 %s %d %s %d 1", A, 10 + i, B, 20 + i);
-		expect(&p[i], "ok", "up 1 %s %d %s %d 1", B, 20 + i, A, 10 + i);
-		expect(&p[i], "ok", "up 2 %s %d %s %d 1", A, 30 + i, B, 40);
-		sleep_ms(700);
-		/* The first is of the registrar's user. */
-		expect(&p[i], i ? "1" : "0", "warnings");
-		expect(&p[i], "yes", "wait 0 ready 1 3000");
-	}
-	/* Of these two neither can be found by connecting. */
-	expect(&p[1], "ok", "up 3 %s 50 %s 60 1", A, B);
-	expect(&p[2], "ok", "up 3 %s 60 %s 50 1", B, A);
-	expect(&p[1], "no", "wait 3 ready 1 1000");
-	expect(&p[1], "0", "warnings");
-	peer_kill(&r);
-	for (int i = 0; i < 3; i++)
-		peer_quit(&p[i]);
-}
-
-/* A client of another user than the registrar's, who is root, is refused, and does not spin. */
-static void root_is_the_registrar(void **state)
-{
-	struct peer r, x;
-	char stat[64], line[512] = "";
-	unsigned long ticks = 0;
-	FILE *file;
-
-	(void)state;
-	if (geteuid()) {
-		print_message("needs root: processes of several users\n");
-		skip();
-	}
-	peer_start(&r);
-	expect(&r, "ok", "up 0 %s 1 %s 2 1", C, C);
-	sleep_ms(100);
-	peer_start_as(&x, "65534");
-	expect(&x, "ok", "up 0 %s 1 %s 2 1", A, B);
-	sleep_ms(2000);
-	expect(&x, "1", "warnings");
-	snprintf(stat, sizeof(stat), "/proc/%d/stat", (int)x.pid);
-	file = fopen(stat, "r");
-	assert_non_null(file);
-	assert_non_null(fgets(line, sizeof(line), file));
-	fclose(file);
-	assert_int_equal(sscanf(strrchr(line, ')'), ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u "
-				"%*u %*u %lu", &ticks), 1);
-	/* stime, in hundredths of a second. */
-	assert_in_range(ticks, 0, 50);
-	peer_quit(&x);
-	peer_quit(&r);
-}
-
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(two_processes, setup),
-		cmocka_unit_test_setup(three_processes_share_the_port, setup),
-		cmocka_unit_test_setup(registrar_killed, setup),
-		cmocka_unit_test_setup(peer_killed_and_replaced, setup),
-		cmocka_unit_test_setup(peer_stopped_and_continued, setup),
-		cmocka_unit_test_setup(down_while_lost, setup),
-		cmocka_unit_test_setup(fork_without_exec, setup),
-		cmocka_unit_test_setup(other_users, setup),
-		cmocka_unit_test_setup(root_is_the_registrar, setup),
+		cmocka_unit_test_setup(two_processes, peer_setup),
+		cmocka_unit_test_setup(three_processes_share_the_port, peer_setup),
+		cmocka_unit_test_setup(registrar_killed, peer_setup),
+		cmocka_unit_test_setup(peer_killed_and_replaced, peer_setup),
+		cmocka_unit_test_setup(peer_stopped_and_continued, peer_setup),
+		cmocka_unit_test_setup(down_while_lost, peer_setup),
+		cmocka_unit_test_setup(fork_without_exec, peer_setup),
 	};
 
-	signal(SIGPIPE, SIG_IGN);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,9 @@
  */
 #define _GNU_SOURCE
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 #include "engine.h"
 
@@ -132,13 +134,13 @@ static void iov_advance(struct iovec **iov, int *num, size_t n)
 	}
 }
 
-/* All of it, or a positive errno. */
+/* All of it, or a positive errno. System calls by number: ThreadSanitizer knows the functions. */
 static int move_remote(uint32_t pid, bool write, struct iovec *local, int num_local,
 		       struct iovec *remote, int num_remote)
 {
 	while (num_local && num_remote) {
-		ssize_t n = write ? process_vm_writev(pid, local, num_local, remote, num_remote, 0) :
-				    process_vm_readv(pid, local, num_local, remote, num_remote, 0);
+		ssize_t n = syscall(write ? SYS_process_vm_writev : SYS_process_vm_readv, pid,
+				    local, num_local, remote, num_remote, 0);
 
 		if (n <= 0)
 			return n ? errno : EFAULT;

@@ -17,6 +17,7 @@
 #define MAX_POLLFDS (2 * FAKE_MAX_PROCS + 2)
 /* Longest sleep: switches are looked at that often though nobody kicks. */
 #define TICK_NS INT64_C(20000000)
+#define LINGER_NS 20000
 
 struct engine engine = {
 	.gate = PTHREAD_MUTEX_INITIALIZER,
@@ -135,6 +136,14 @@ static int64_t run_waiting(int64_t now)
 	return next;
 }
 
+void engine_run_here(struct fake_qp *qp)
+{
+	engine_lock();
+	for (; qp; qp = take_kicked())
+		requester_progress(qp);
+	engine_unlock();
+}
+
 static void look_at_links(void)
 {
 	for (struct fake_context *c = engine.contexts; c; c = c->next) {
@@ -157,6 +166,7 @@ static int64_t run(void)
 	look_at_links();
 	transport_receive();
 	next = run_waiting(now_ns());
+	engine.busy = atomic_load(&engine.num_kicked);
 	/* Others may have the lock between two QPs. */
 	for (uint32_t n = atomic_load(&engine.num_kicked); n; n--) {
 		qp = take_kicked();
@@ -176,6 +186,29 @@ static int64_t run(void)
 				next = qp->wake_ns;
 	engine_unlock();
 	return next;
+}
+
+static void relax(void)
+{
+#if defined(__x86_64__)
+	__builtin_ia32_pause();
+#endif
+}
+
+/*
+ * Waits a moment for more work with the doorbell still silent: who posts one WR after the other
+ * would else make two system calls for each. True if there is work.
+ */
+static bool linger(int64_t until_ns)
+{
+	int64_t now = now_ns(), end = now + LINGER_NS;
+
+	for (; now < end && now < until_ns; now = now_ns()) {
+		if (atomic_load(&engine.num_kicked))
+			return true;
+		relax();
+	}
+	return false;
 }
 
 static void sleep_until(int64_t time_ns)
@@ -209,7 +242,7 @@ static void *engine_thread(void *arg)
 	pthread_sigmask(SIG_BLOCK, &all, NULL);
 	prctl(PR_SET_TIMERSLACK, 1000UL);
 	while ((next = run()) >= 0)
-		if (next)
+		if (next && !(engine.busy && linger(next)))
 			sleep_until(next);
 	return NULL;
 }
@@ -226,21 +259,29 @@ static int start(void)
 	if (engine.doorbell_fd < 0)
 		return errno;
 	ret = transport_start();
-	if (ret)
-		goto err_close;
+	if (ret) {
+		close(engine.doorbell_fd);
+		engine.doorbell_fd = -1;
+	}
+	return ret;
+}
+
+static int start_thread(void)
+{
+	int ret;
+
 	engine.running = true;
 	ret = pthread_create(&engine.thread, NULL, engine_thread, NULL);
 	if (ret)
-		goto err_transport;
-	return 0;
+		engine.running = false;
+	return ret;
+}
 
-err_transport:
-	engine.running = false;
+static void stop(void)
+{
 	transport_stop();
-err_close:
 	close(engine.doorbell_fd);
 	engine.doorbell_fd = -1;
-	return ret;
 }
 
 int engine_get(struct fake_context *context)
@@ -251,12 +292,20 @@ int engine_get(struct fake_context *context)
 	if (!engine.num_contexts) {
 		engine.ctl = fake_ctl_map();
 		ret = start();
+		if (ret)
+			goto out;
 	}
-	if (!ret) {
-		engine.num_contexts++;
-		context->next = engine.contexts;
-		engine.contexts = context;
+	if (!engine.running && !context->no_data)
+		ret = start_thread();
+	if (ret) {
+		if (!engine.num_contexts)
+			stop();
+		goto out;
 	}
+	engine.num_contexts++;
+	context->next = engine.contexts;
+	engine.contexts = context;
+out:
 	engine_unlock();
 	return ret;
 }
@@ -264,25 +313,26 @@ int engine_get(struct fake_context *context)
 void engine_put(struct fake_context *context)
 {
 	struct fake_context **p;
+	bool last, had_thread;
 	uint64_t one = 1;
-	bool last;
 
 	engine_lock();
 	for (p = &engine.contexts; *p != context; p = &(*p)->next)
 		;
 	*p = context->next;
 	last = --engine.num_contexts == 0;
+	had_thread = engine.running;
 	if (last)
 		engine.running = false;
 	engine_unlock();
 	if (!last)
 		return;
-	if (write(engine.doorbell_fd, &one, sizeof(one)) < 0)
-		return; /* cannot be: the counter is never full */
-	pthread_join(engine.thread, NULL);
-	transport_stop();
-	close(engine.doorbell_fd);
-	engine.doorbell_fd = -1;
+	if (had_thread) {
+		if (write(engine.doorbell_fd, &one, sizeof(one)) < 0)
+			return; /* cannot be: the counter is never full */
+		pthread_join(engine.thread, NULL);
+	}
+	stop();
 }
 
 int engine_add_qp(struct fake_qp *qp)

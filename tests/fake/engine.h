@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The engine is the hardware of all fake NICs of this process: one thread that sends what is posted,
- * executes what arrives and completes what is acknowledged, all under engine.lock. Control verbs take
- * the same lock, so what they remove is not in use.
+ * The engine is the hardware of all fake NICs of this process: one thread that sends what is
+ * posted, executes what arrives and completes what is acknowledged, all under engine.lock. Control
+ * verbs take the same lock, so what they remove is not in use.
  *
  * Read next: requester.c, responder.c, transport.c.
  */
@@ -15,8 +15,8 @@
 
 struct engine {
 	/*
-	 * Who wants the lock passes the gate first: the thread, which wants it again at once, stands
-	 * in line there and lets a control verb go ahead.
+	 * Who wants the lock passes the gate first: the thread, which wants it again at once,
+	 * stands in line there and lets a control verb go ahead.
 	 */
 	pthread_mutex_t gate;
 	pthread_mutex_t lock;
@@ -29,7 +29,8 @@ struct engine {
 	uint32_t next_qp;
 
 	pthread_t thread;
-	bool running; /* lock, and by the thread */
+	bool running; /* lock */
+	bool busy; /* the thread's: something was posted since its last round */
 	int doorbell_fd;
 	atomic_bool asleep;
 	pthread_mutex_t kick_lock;
@@ -40,7 +41,7 @@ struct engine {
 
 extern struct engine engine;
 
-/* Contexts come and go; the first starts the thread, the last stops it. Positive errno. */
+/* Contexts come and go; the first that needs it starts the thread, the last stops it. */
 int engine_get(struct fake_context *context);
 void engine_put(struct fake_context *context);
 
@@ -49,6 +50,8 @@ void engine_unlock(void);
 
 /* QP has something to do. Any thread, any lock but kick_lock. */
 void engine_kick(struct fake_qp *qp);
+/* For instant devices: the calling thread does what QP, and what that kicks, has to do. */
+void engine_run_here(struct fake_qp *qp);
 /* Look at QP again at TIME_NS; engine.lock held. */
 void engine_wake_at(struct fake_qp *qp, int64_t time_ns);
 

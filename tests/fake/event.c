@@ -2,8 +2,8 @@
 /*
  * Descriptors that stand for the kernel's event files: completion channels and async_fd.
  *
- * One descriptor must hold messages, block, poll and be closed by libibverbs, which knows of no other
- * end: a datagram socket connected to itself does that.
+ * One descriptor must hold messages, block, poll and be closed by libibverbs, which knows of no
+ * other end: a datagram socket connected to itself does that.
  */
 #define _GNU_SOURCE
 #include <stdlib.h>

@@ -2,9 +2,11 @@
 /*
  * The objects of the fake NIC and who guards what.
  *
- * Locks, outer first: engine.lock (the "hardware": QP state, keys, everything that moves), then
- * qp->sq_lock, rq->lock, cq->lock. Application threads take only the inner ones in post and poll.
- * Indices of rings run freely (uint32_t) and are masked by % depth when used.
+ * Locks, outer first: sq_lock and poll_lock, which an application may hold for long (wr_start,
+ * start_poll) and the engine never takes; engine.lock (the "hardware": QP state, keys, everything
+ * that moves); rq->lock; cq->lock. Application threads take no engine.lock in post and poll.
+ * Indices of rings run freely (uint32_t); rings are powers of two, so that they may wrap, and depth
+ * says how much of one may be used.
  *
  * Read next: engine.h (who does the work), requester.c and responder.c (what the work is).
  */
@@ -19,6 +21,15 @@
 #define FAKE_INDEX_BITS 16
 #define FAKE_GRH_BYTES 40
 
+static inline uint32_t ring_mask(uint32_t depth)
+{
+	uint32_t size = 1;
+
+	while (size < depth)
+		size *= 2;
+	return size - 1;
+}
+
 struct fake_device {
 	struct verbs_device vdev; /* first */
 	struct fake_ctl_dev *ctl;
@@ -30,6 +41,7 @@ struct fake_context {
 	struct fake_device *dev;
 	struct fake_context *next; /* of the engine, for port events */
 	bool link_was_down;
+	bool no_data; /* see instant.c */
 };
 
 struct fake_pd {
@@ -67,8 +79,10 @@ enum fake_arm { FAKE_UNARMED, FAKE_ARMED_SOLICITED, FAKE_ARMED_ANY };
 struct fake_cq {
 	struct verbs_cq vcq; /* first */
 	pthread_mutex_t lock;
+	pthread_mutex_t poll_lock; /* from start_poll to end_poll; outside of lock */
 	struct fake_cqe *ring;
 	uint32_t depth;
+	uint32_t mask; /* of the ring */
 	_Atomic uint32_t head; /* written under lock, read without */
 	_Atomic uint32_t tail;
 	enum fake_arm armed;
@@ -92,6 +106,7 @@ struct fake_rq {
 	struct fake_recv_wqe *wqe;
 	struct ibv_sge *sge; /* max_sge for each wqe */
 	uint32_t depth;
+	uint32_t mask;
 	uint32_t max_sge;
 	uint32_t head; /* posted */
 	uint32_t next; /* first not consumed */
@@ -150,19 +165,18 @@ struct fake_qp {
 	enum ibv_qp_type type;
 	bool sig_all;
 	bool instant; /* the posting thread does the engine's work */
-	bool no_data; /* and WRITE and READ only complete */
 	struct ibv_qp_cap cap;
 
-	/* Written under engine.lock and sq_lock and rq lock; one of them is enough to read. */
-	enum ibv_qp_state state;
+	_Atomic enum ibv_qp_state state; /* written under engine.lock */
 	struct ibv_qp_attr attr; /* engine.lock */
 	int dst_dev; /* index of the device that has attr.ah_attr's dgid, or -1 */
 
 	pthread_mutex_t sq_lock;
+	uint32_t sq_mask;
 	struct fake_send_wqe *sq;
 	struct ibv_sge *sq_sge;
 	uint8_t *sq_inline;
-	uint32_t sq_head; /* sq_lock: posted */
+	_Atomic uint32_t sq_head; /* posted; written under sq_lock */
 	_Atomic uint32_t sq_tail; /* first whose slot is not free: poll advances it */
 	uint32_t post_calls; /* sq_lock, for partial_every */
 	/* ibv_wr_*: between wr_start and wr_complete, under sq_lock. */
@@ -177,7 +191,6 @@ struct fake_qp {
 	uint32_t tx_epoch; /* goes up when sq_next goes back */
 	uint32_t num_remote; /* messages sent to another process and not answered */
 	uint32_t num_reads; /* READs and atomics sent and not retired */
-	int64_t last_due_ns;
 	int64_t resume_ns; /* RNR or retry timer; INT64_MAX: for ever */
 	int64_t wake_ns; /* when to look again, 0: not before a kick */
 	bool failing; /* a WR ended with an error that is not retired: nothing more is sent */
@@ -238,7 +251,8 @@ int fake_dereg_mr(struct verbs_mr *vmr);
  * The host address of [addr, addr + length) in the MR of KEY if PD owns it and it has all of
  * ACCESS; NULL otherwise. engine.lock held.
  */
-uint8_t *fake_mr_local(struct fake_pd *pd, uint32_t lkey, uint64_t addr, uint64_t length, int access);
+uint8_t *fake_mr_local(struct fake_pd *pd, uint32_t lkey, uint64_t addr, uint64_t length,
+		       int access);
 uint8_t *fake_mr_remote(struct fake_pd *pd, uint32_t rkey, uint64_t addr, uint64_t length,
 			int access);
 bool fake_mr_invalidate(struct fake_pd *pd, uint32_t rkey);
@@ -248,8 +262,8 @@ struct ibv_ah *fake_create_ah(struct ibv_pd *pd, struct ibv_ah_attr *attr);
 int fake_destroy_ah(struct ibv_ah *ah);
 
 /* fake_cq.c */
-struct ibv_cq *fake_create_cq(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
-			      int vector);
+struct ibv_cq *fake_create_cq(struct ibv_context *context, int cqe,
+			      struct ibv_comp_channel *channel, int vector);
 struct ibv_cq_ex *fake_create_cq_ex(struct ibv_context *context, struct ibv_cq_init_attr_ex *attr);
 int fake_destroy_cq(struct ibv_cq *cq);
 int fake_resize_cq(struct ibv_cq *cq, int cqe);
@@ -257,6 +271,13 @@ int fake_poll_cq(struct ibv_cq *cq, int num, struct ibv_wc *wc);
 int fake_req_notify_cq(struct ibv_cq *cq, int solicited_only);
 /* Takes one completion out of the ring; false if there is none. cq->lock held. */
 bool fake_cq_pop(struct fake_cq *cq, struct fake_cqe *cqe);
+static inline void fake_cq_free_slots(const struct fake_cqe *cqe)
+{
+	if (cqe->rq)
+		atomic_fetch_add_explicit(&cqe->rq->tail, 1, memory_order_release);
+	else
+		atomic_store_explicit(&cqe->qp->sq_tail, cqe->free_to, memory_order_release);
+}
 /* False if the CQ overflowed. */
 bool fake_cq_push(struct fake_cq *cq, const struct fake_cqe *cqe, bool solicited);
 /* Forgets the completions of QP. */
@@ -303,6 +324,8 @@ struct ibv_sge *fake_sq_sge(struct fake_qp *qp, uint32_t index);
 uint8_t *fake_sq_inline(struct fake_qp *qp, uint32_t index);
 /* After HEAD was published; sq_lock not held. */
 void fake_sq_posted(struct fake_qp *qp, uint32_t num);
+/* instant.c */
+extern const struct verbs_context_ops instant_ops;
 /* fake_wr.c */
 int fake_wr_setup(struct fake_qp *qp, uint64_t ops);
 

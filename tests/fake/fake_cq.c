@@ -27,12 +27,14 @@ static struct fake_cq *create(struct ibv_context *context, uint32_t cqe,
 	cq = calloc(1, sizeof(*cq));
 	if (!cq)
 		return NULL;
-	cq->ring = calloc(cqe, sizeof(*cq->ring));
+	cq->mask = ring_mask(cqe);
+	cq->ring = calloc(cq->mask + 1, sizeof(*cq->ring));
 	if (!cq->ring) {
 		free(cq);
 		return NULL;
 	}
 	pthread_mutex_init(&cq->lock, NULL);
+	pthread_mutex_init(&cq->poll_lock, NULL);
 	cq->depth = cqe;
 	cq->vcq.cq.cqe = cqe;
 	cq->vcq.cq.channel = channel;
@@ -41,8 +43,8 @@ static struct fake_cq *create(struct ibv_context *context, uint32_t cqe,
 	return cq;
 }
 
-struct ibv_cq *fake_create_cq(struct ibv_context *context, int cqe, struct ibv_comp_channel *channel,
-			      int vector)
+struct ibv_cq *fake_create_cq(struct ibv_context *context, int cqe,
+			      struct ibv_comp_channel *channel, int vector)
 {
 	struct fake_cq *cq = create(context, cqe < 0 ? 0 : cqe, channel, vector);
 
@@ -86,6 +88,7 @@ int fake_destroy_cq(struct ibv_cq *ibcq)
 	pthread_mutex_unlock(&ibcq->mutex);
 	fake_knob_add(context_device(ibcq->context)->ctl, FAKE_LIVE_CQS, -1);
 	pthread_mutex_destroy(&cq->lock);
+	pthread_mutex_destroy(&cq->poll_lock);
 	free(cq->ring);
 	free(cq);
 	return 0;
@@ -101,7 +104,7 @@ int fake_resize_cq(struct ibv_cq *ibcq, int cqe)
 
 	if (cqe <= 0 || cqe > fake_knob_get(dev->ctl, FAKE_MAX_CQE))
 		return EINVAL;
-	ring = calloc(cqe, sizeof(*ring));
+	ring = calloc((size_t)ring_mask(cqe) + 1, sizeof(*ring));
 	if (!ring)
 		return ENOMEM;
 	pthread_mutex_lock(&cq->lock);
@@ -113,10 +116,11 @@ int fake_resize_cq(struct ibv_cq *ibcq, int cqe)
 		goto out;
 	}
 	for (uint32_t i = 0; i < head - tail; i++)
-		ring[i] = cq->ring[(tail + i) % cq->depth];
+		ring[i] = cq->ring[(tail + i) & cq->mask];
 	free(cq->ring);
 	cq->ring = ring;
 	cq->depth = cqe;
+	cq->mask = ring_mask(cqe);
 	atomic_store(&cq->tail, 0);
 	atomic_store(&cq->head, head - tail);
 	ibcq->cqe = cqe;
@@ -160,7 +164,7 @@ bool fake_cq_push(struct fake_cq *cq, const struct fake_cqe *cqe, bool solicited
 	fits = !cq->overflowed &&
 	       head - atomic_load_explicit(&cq->tail, memory_order_relaxed) < cq->depth;
 	if (fits) {
-		struct fake_cqe *slot = &cq->ring[head % cq->depth];
+		struct fake_cqe *slot = &cq->ring[head & cq->mask];
 
 		*slot = *cqe;
 		clock_gettime(CLOCK_MONOTONIC, &ts);
@@ -175,22 +179,14 @@ bool fake_cq_push(struct fake_cq *cq, const struct fake_cqe *cqe, bool solicited
 	return fits;
 }
 
-static void free_slots(const struct fake_cqe *cqe)
-{
-	if (cqe->rq)
-		atomic_fetch_add_explicit(&cqe->rq->tail, 1, memory_order_release);
-	else
-		atomic_store_explicit(&cqe->qp->sq_tail, cqe->free_to, memory_order_release);
-}
-
 bool fake_cq_pop(struct fake_cq *cq, struct fake_cqe *cqe)
 {
 	uint32_t tail = atomic_load_explicit(&cq->tail, memory_order_relaxed);
 
 	if (tail == atomic_load_explicit(&cq->head, memory_order_acquire))
 		return false;
-	*cqe = cq->ring[tail % cq->depth];
-	free_slots(cqe);
+	*cqe = cq->ring[tail & cq->mask];
+	fake_cq_free_slots(cqe);
 	atomic_store_explicit(&cq->tail, tail + 1, memory_order_relaxed);
 	return true;
 }
@@ -233,10 +229,10 @@ void fake_cq_clean(struct fake_cq *cq, struct fake_qp *qp)
 	head = atomic_load(&cq->head);
 	tail = to = atomic_load(&cq->tail);
 	for (uint32_t i = tail; i != head; i++) {
-		if (cq->ring[i % cq->depth].qp == qp)
-			free_slots(&cq->ring[i % cq->depth]);
+		if (cq->ring[i & cq->mask].qp == qp)
+			fake_cq_free_slots(&cq->ring[i & cq->mask]);
 		else
-			cq->ring[to++ % cq->depth] = cq->ring[i % cq->depth];
+			cq->ring[to++ & cq->mask] = cq->ring[i & cq->mask];
 	}
 	atomic_store(&cq->head, to);
 	pthread_mutex_unlock(&cq->lock);

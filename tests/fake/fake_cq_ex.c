@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * The extended way to poll: ibv_start_poll, ibv_next_poll, ibv_end_poll and the readers of the
- * current completion. The CQ's lock is held from a start that found something to the end.
+ * current completion. poll_lock is held from a start that found something to the end; the ring's
+ * lock is not, so that the engine goes on and other verbs may be called in between.
  */
 #include "fake.h"
 
@@ -14,7 +15,12 @@ static int next_poll(struct ibv_cq_ex *ibcq)
 {
 	struct fake_cq *cq = of(ibcq);
 
-	if (!fake_cq_pop(cq, &cq->cur))
+	bool found;
+
+	pthread_mutex_lock(&cq->lock);
+	found = fake_cq_pop(cq, &cq->cur);
+	pthread_mutex_unlock(&cq->lock);
+	if (!found)
 		return ENOENT;
 	ibcq->wr_id = cq->cur.wc.wr_id;
 	ibcq->status = cq->cur.wc.status;
@@ -28,16 +34,16 @@ static int start_poll(struct ibv_cq_ex *ibcq, struct ibv_poll_cq_attr *attr)
 
 	if (attr->comp_mask)
 		return EINVAL;
-	pthread_mutex_lock(&cq->lock);
+	pthread_mutex_lock(&cq->poll_lock);
 	ret = next_poll(ibcq);
 	if (ret)
-		pthread_mutex_unlock(&cq->lock);
+		pthread_mutex_unlock(&cq->poll_lock);
 	return ret;
 }
 
 static void end_poll(struct ibv_cq_ex *cq)
 {
-	pthread_mutex_unlock(&of(cq)->lock);
+	pthread_mutex_unlock(&of(cq)->poll_lock);
 }
 
 static enum ibv_wc_opcode read_opcode(struct ibv_cq_ex *cq)

@@ -103,7 +103,8 @@ static const struct verbs_context_ops ops = {
 	.resize_cq = fake_resize_cq,
 };
 
-static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd, void *private_data)
+static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd,
+					   void *private_data)
 {
 	struct fake_device *dev = to_fake_device(device);
 	struct fake_context *context;
@@ -124,6 +125,9 @@ static struct verbs_context *alloc_context(struct ibv_device *device, int cmd_fd
 		goto err_uninit;
 	}
 	verbs_set_ops(&context->vctx, &ops);
+	context->no_data = fake_knob_get(dev->ctl, FAKE_INSTANT) == 2;
+	if (context->no_data)
+		verbs_set_ops(&context->vctx, &instant_ops);
 	context->vctx.context.num_comp_vectors = 4;
 	context->link_was_down = fake_knob_get(dev->ctl, FAKE_LINK_DOWN);
 	ret = engine_get(context);

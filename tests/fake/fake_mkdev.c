@@ -3,13 +3,13 @@
  * fake-ctl: makes the devices of a fake-run (the sysfs tree that libibverbs reads and the control
  * file) and sets or shows switches while it runs.
  *
- *	fake-ctl create DIR NAME...     DIR/sys, DIR/ctl, DIR/uverbs (names of the character devices)
+ *	fake-ctl create DIR NAME...     makes DIR/sys and DIR/ctl
  *	fake-ctl set [DEV.]KEY=VALUE... DEV left out: every device
  *	fake-ctl get DEV.KEY
  *	fake-ctl show | help
  *
- * NAME is name[=IPv4]. Names ending in a digit get 127.0.<digit + 1>.<host>, where host a, b, ... is
- * the last letter before it in a two-letter name (a0, b0) and 1 in others (fake0).
+ * NAME is name[=IPv4]. Names ending in a digit get 127.0.<digit + 1>.<host>, where host is 1 for a
+ * and 2 for b in names of two letters (a0, b0), and 1 in others (fake0).
  * Needs $FAKE_DIR except for create. Not here: mounts and environment, see fake-run.
  */
 #define _GNU_SOURCE

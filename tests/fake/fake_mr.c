@@ -151,7 +151,8 @@ static uint8_t *translate(struct fake_mr *mr, struct fake_pd *pd, uint64_t addr,
 	return mr->addr + (addr - mr->iova);
 }
 
-uint8_t *fake_mr_local(struct fake_pd *pd, uint32_t lkey, uint64_t addr, uint64_t length, int access)
+uint8_t *fake_mr_local(struct fake_pd *pd, uint32_t lkey, uint64_t addr, uint64_t length,
+		       int access)
 {
 	struct fake_mr *mr = mrs[lkey % MAX_MRS];
 

@@ -11,17 +11,17 @@
 
 struct fake_send_wqe *fake_sq_wqe(struct fake_qp *qp, uint32_t index)
 {
-	return &qp->sq[index % qp->cap.max_send_wr];
+	return &qp->sq[index & qp->sq_mask];
 }
 
 struct ibv_sge *fake_sq_sge(struct fake_qp *qp, uint32_t index)
 {
-	return &qp->sq_sge[(size_t)(index % qp->cap.max_send_wr) * qp->cap.max_send_sge];
+	return &qp->sq_sge[(size_t)(index & qp->sq_mask) * qp->cap.max_send_sge];
 }
 
 uint8_t *fake_sq_inline(struct fake_qp *qp, uint32_t index)
 {
-	return &qp->sq_inline[(size_t)(index % qp->cap.max_send_wr) * qp->cap.max_inline_data];
+	return &qp->sq_inline[(size_t)(index & qp->sq_mask) * qp->cap.max_inline_data];
 }
 
 bool fake_sq_has_room(struct fake_qp *qp, uint32_t head)
@@ -56,16 +56,14 @@ bool fake_opcode_allowed(enum ibv_qp_type type, enum ibv_wr_opcode opcode)
 void fake_sq_posted(struct fake_qp *qp, uint32_t num)
 {
 	fake_knob_add(qp->dev->ctl, FAKE_POSTED_WR, num);
-	if (!qp->instant) {
+	if (qp->instant)
+		engine_run_here(qp);
+	else
 		engine_kick(qp);
-		return;
-	}
-	engine_lock();
-	requester_progress(qp);
-	engine_unlock();
 }
 
-static void fill_operation(struct fake_qp *qp, const struct ibv_send_wr *wr, struct fake_send_wqe *w)
+static void fill_operation(struct fake_qp *qp, const struct ibv_send_wr *wr,
+			   struct fake_send_wqe *w)
 {
 	switch (wr->opcode) {
 	case IBV_WR_ATOMIC_CMP_AND_SWP:
@@ -154,7 +152,7 @@ int fake_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	int ret = 0, partial_ret = 0;
 
 	pthread_mutex_lock(&qp->sq_lock);
-	head = qp->sq_head;
+	head = atomic_load_explicit(&qp->sq_head, memory_order_relaxed);
 	limit = partial_limit(qp, &partial_ret);
 	for (; wr; wr = wr->next, num++) {
 		if (qp->state < IBV_QPS_RTS)
@@ -169,7 +167,8 @@ int fake_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 			break;
 		}
 	}
-	qp->sq_head = head + num;
+	/* Pairs with the engine's load in stamp(). */
+	atomic_store_explicit(&qp->sq_head, head + num, memory_order_release);
 	pthread_mutex_unlock(&qp->sq_lock);
 	if (num)
 		fake_sq_posted(qp, num);
@@ -189,8 +188,9 @@ int fake_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 	for (; wr && !ret; wr = wr->next)
 		if ((ret = fake_rq_post(rq, wr)))
 			break;
-	flush = qp->state == IBV_QPS_ERR;
 	pthread_mutex_unlock(&rq->lock);
+	/* Looked at after it is in the queue: either the engine's flush saw it or we see ERR. */
+	flush = qp->state == IBV_QPS_ERR;
 	if (ret)
 		*bad = wr;
 	if (flush)

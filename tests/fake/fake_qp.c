@@ -43,14 +43,17 @@ static bool attr_valid(const struct ibv_qp_init_attr_ex *attr)
 static int alloc_sq(struct fake_qp *qp)
 {
 	struct ibv_qp_cap *cap = &qp->cap;
+	size_t size;
 
 	if (!cap->max_send_sge)
 		cap->max_send_sge = 1;
 	if (!cap->max_send_wr)
 		return 0;
-	qp->sq = calloc(cap->max_send_wr, sizeof(*qp->sq));
-	qp->sq_sge = calloc((size_t)cap->max_send_wr * cap->max_send_sge, sizeof(*qp->sq_sge));
-	qp->sq_inline = calloc((size_t)cap->max_send_wr, cap->max_inline_data + 1);
+	qp->sq_mask = ring_mask(cap->max_send_wr);
+	size = (size_t)qp->sq_mask + 1;
+	qp->sq = calloc(size, sizeof(*qp->sq));
+	qp->sq_sge = calloc(size * cap->max_send_sge, sizeof(*qp->sq_sge));
+	qp->sq_inline = calloc(size, cap->max_inline_data + 1);
 	return qp->sq && qp->sq_sge && qp->sq_inline ? 0 : ENOMEM;
 }
 
@@ -152,7 +155,6 @@ struct ibv_qp *fake_create_qp_ex(struct ibv_context *context, struct ibv_qp_init
 	if (ret)
 		goto err_free;
 	qp->instant = fake_knob_get(dev->ctl, FAKE_INSTANT);
-	qp->no_data = fake_knob_get(dev->ctl, FAKE_INSTANT) == 2;
 	count_users(qp, 1);
 	return &qp->vqp.qp;
 

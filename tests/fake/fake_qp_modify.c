@@ -8,7 +8,8 @@
 
 #include "engine.h"
 
-#define ADDRESS_OPT (IBV_QP_ALT_PATH | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
+#define ADDRESS_OPT \
+	(IBV_QP_ALT_PATH | IBV_QP_PKEY_INDEX | IBV_QP_ACCESS_FLAGS | IBV_QP_PATH_MIG_STATE)
 
 struct step {
 	enum ibv_qp_state from, to;
@@ -138,11 +139,7 @@ void fake_qp_event(struct fake_qp *qp, enum ibv_event_type type)
 
 void fake_qp_set_state(struct fake_qp *qp, enum ibv_qp_state state)
 {
-	pthread_mutex_lock(&qp->sq_lock);
-	pthread_mutex_lock(&qp->rq->lock);
-	qp->state = state;
-	pthread_mutex_unlock(&qp->rq->lock);
-	pthread_mutex_unlock(&qp->sq_lock);
+	atomic_store(&qp->state, state);
 	engine_kick(qp);
 }
 
@@ -167,9 +164,7 @@ void fake_qp_quiesce(struct fake_qp *qp)
 /* Queues empty, completions forgotten, everything as created. engine.lock held. */
 static void reset(struct fake_qp *qp)
 {
-	pthread_mutex_lock(&qp->sq_lock);
-	qp->sq_seen = qp->sq_next = qp->sq_acked = qp->sq_head;
-	pthread_mutex_unlock(&qp->sq_lock);
+	qp->sq_seen = qp->sq_next = qp->sq_acked = atomic_load(&qp->sq_head);
 	if (!qp->srq) {
 		pthread_mutex_lock(&qp->own_rq.lock);
 		qp->own_rq.next = qp->own_rq.head;
@@ -178,9 +173,7 @@ static void reset(struct fake_qp *qp)
 	fake_cq_clean(qp->scq, qp);
 	if (qp->rcq != qp->scq)
 		fake_cq_clean(qp->rcq, qp);
-	pthread_mutex_lock(&qp->sq_lock);
-	atomic_store(&qp->sq_tail, qp->sq_head);
-	pthread_mutex_unlock(&qp->sq_lock);
+	atomic_store(&qp->sq_tail, qp->sq_acked);
 	if (!qp->srq)
 		atomic_store(&qp->own_rq.tail, qp->own_rq.head);
 	memset(&qp->attr, 0, sizeof(qp->attr));
@@ -190,7 +183,7 @@ static void reset(struct fake_qp *qp)
 	qp->num_reads = 0;
 	qp->failing = false;
 	qp->num_lost = qp->num_rnr = 0;
-	qp->resume_ns = qp->last_due_ns = 0;
+	qp->resume_ns = 0;
 	qp->srq_last_wqe = false;
 }
 
@@ -208,7 +201,7 @@ static int modify(struct fake_qp *qp, const struct ibv_qp_attr *attr, int mask)
 		reset(qp);
 	fake_qp_set_state(qp, to);
 	if (to == IBV_QPS_ERR)
-		requester_progress(qp); /* flushed when the verb returns, but for what a peer holds */
+		requester_progress(qp); /* flushes now, but for what a peer holds */
 	if (to == IBV_QPS_SQD && attr->en_sqd_async_notify && (mask & IBV_QP_EN_SQD_ASYNC_NOTIFY))
 		fake_qp_event(qp, IBV_EVENT_SQ_DRAINED);
 	return 0;

@@ -12,11 +12,12 @@ int fake_rq_init(struct fake_rq *rq, uint32_t depth, uint32_t max_sge)
 {
 	pthread_mutex_init(&rq->lock, NULL);
 	rq->depth = depth;
+	rq->mask = ring_mask(depth);
 	rq->max_sge = max_sge ? max_sge : 1;
 	if (!depth)
 		return 0;
-	rq->wqe = calloc(depth, sizeof(*rq->wqe));
-	rq->sge = calloc((size_t)depth * rq->max_sge, sizeof(*rq->sge));
+	rq->wqe = calloc((size_t)rq->mask + 1, sizeof(*rq->wqe));
+	rq->sge = calloc(((size_t)rq->mask + 1) * rq->max_sge, sizeof(*rq->sge));
 	if (rq->wqe && rq->sge)
 		return 0;
 	fake_rq_fini(rq);
@@ -39,14 +40,14 @@ int fake_rq_post(struct fake_rq *rq, struct ibv_recv_wr *wr)
 		return EINVAL;
 	if (rq->head - atomic_load_explicit(&rq->tail, memory_order_acquire) >= rq->depth)
 		return ENOMEM;
-	w = &rq->wqe[rq->head % rq->depth];
+	w = &rq->wqe[rq->head & rq->mask];
 	for (int i = 0; i < wr->num_sge; i++)
 		length += wr->sg_list[i].length;
 	w->wr_id = wr->wr_id;
 	w->num_sge = wr->num_sge;
 	w->length = length > UINT32_MAX ? UINT32_MAX : length;
 	if (wr->num_sge)
-		memcpy(&rq->sge[(size_t)(rq->head % rq->depth) * rq->max_sge], wr->sg_list,
+		memcpy(&rq->sge[(size_t)(rq->head & rq->mask) * rq->max_sge], wr->sg_list,
 		       wr->num_sge * sizeof(*wr->sg_list));
 	rq->head++;
 	return 0;

@@ -29,8 +29,8 @@ static int wr_complete(struct ibv_qp_ex *ex)
 	int ret = qp->wr_err;
 
 	if (!ret) {
-		num = qp->wr_head - qp->sq_head;
-		qp->sq_head = qp->wr_head;
+		num = qp->wr_head - atomic_load_explicit(&qp->sq_head, memory_order_relaxed);
+		atomic_store_explicit(&qp->sq_head, qp->wr_head, memory_order_release);
 	}
 	pthread_mutex_unlock(&qp->sq_lock);
 	if (num)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * For the tests of the fake NIC: two ends, opened, connected and ready, and short names for what one
- * does with them. Everything here fails the running cmocka test when it fails.
+ * For the tests of the fake NIC: two ends, opened, connected and ready, and short names for what
+ * one does with them. Everything here fails the running cmocka test when it fails.
  */
 #ifndef FAKE_PAIR_H
 #define FAKE_PAIR_H

@@ -3,9 +3,9 @@
  * The sending half of a QP: takes posted WRs when they are due, checks their local side, hands them
  * to the responder and turns its answers into completions.
  *
- * The SQ in order: sq_acked <= sq_next <= sq_seen <= sq_head. What lies between sq_acked and sq_next
- * is under way; after RNR or silence sq_next goes back and tx_epoch up, so that answers to what was
- * sent before are known as old.
+ * The SQ in order: sq_acked <= sq_next <= sq_seen <= sq_head. What lies between sq_acked and
+ * sq_next is under way; after RNR or silence sq_next goes back and tx_epoch up, so that answers to
+ * what was sent before are known as old.
  *
  * Here act: delay_us, jitter_us, ack_delay_us, rate_mb_s, lose, link_down.
  * Not here: executing, see responder.c.
@@ -48,18 +48,15 @@ static int64_t line_reserve(struct fake_ctl_dev *ctl, uint64_t bytes, int64_t no
 	return until;
 }
 
-/* Gives what was posted since the time at which it is due; never before its predecessor. */
+/* Gives what was posted since the time at which it is due, if its predecessors were sent then. */
 static void stamp(struct fake_qp *qp, int64_t now)
 {
 	struct fake_ctl_dev *ctl = qp->dev->ctl;
 	int64_t delay_ns = fake_knob_get(ctl, FAKE_DELAY_US) * 1000;
 	int64_t jitter_ns = fake_knob_get(ctl, FAKE_JITTER_US) * 1000;
 	int64_t rate = fake_knob_get(ctl, FAKE_RATE_MB_S);
-	uint32_t head;
+	uint32_t head = atomic_load_explicit(&qp->sq_head, memory_order_acquire);
 
-	pthread_mutex_lock(&qp->sq_lock);
-	head = qp->sq_head;
-	pthread_mutex_unlock(&qp->sq_lock);
 	for (; qp->sq_seen != head; qp->sq_seen++) {
 		struct fake_send_wqe *w = fake_sq_wqe(qp, qp->sq_seen);
 
@@ -70,9 +67,6 @@ static void stamp(struct fake_qp *qp, int64_t now)
 		w->due_ns += delay_ns;
 		if (jitter_ns > 0)
 			w->due_ns += next_random(qp) % jitter_ns;
-		if (w->due_ns < qp->last_due_ns)
-			w->due_ns = qp->last_due_ns;
-		qp->last_due_ns = w->due_ns;
 	}
 }
 
@@ -93,18 +87,11 @@ static enum ibv_wc_opcode wc_opcode(uint32_t opcode)
 	}
 }
 
-/* The WR at INDEX, the oldest, is over. */
-static void complete(struct fake_qp *qp, uint32_t index, enum ibv_wc_status status)
+static void push_completion(struct fake_qp *qp, uint32_t index, enum ibv_wc_status status)
 {
 	struct fake_send_wqe *w = fake_sq_wqe(qp, index);
 	struct fake_cqe cqe = { .qp = qp, .free_to = index + 1 };
 
-	if (status == IBV_WC_SUCCESS) {
-		fake_knob_add(qp->dev->ctl, FAKE_DONE_WR, 1);
-		fake_knob_add(qp->dev->ctl, FAKE_TX_BYTES, w->length);
-		if (!qp->sig_all && !(w->flags & IBV_SEND_SIGNALED))
-			return;
-	}
 	cqe.wc.wr_id = w->wr_id;
 	cqe.wc.status = status;
 	cqe.wc.opcode = wc_opcode(w->opcode);
@@ -116,9 +103,25 @@ static void complete(struct fake_qp *qp, uint32_t index, enum ibv_wc_status stat
 	}
 }
 
+/* The WR at INDEX, the oldest, is over. */
+static void complete(struct fake_qp *qp, uint32_t index, enum ibv_wc_status status)
+{
+	struct fake_send_wqe *w = fake_sq_wqe(qp, index);
+	uint32_t length = w->length; /* once completed the slot may be posted to again */
+
+	if (status != IBV_WC_SUCCESS || qp->sig_all || (w->flags & IBV_SEND_SIGNALED))
+		push_completion(qp, index, status);
+	if (status != IBV_WC_SUCCESS)
+		return;
+	fake_knob_add(qp->dev->ctl, FAKE_TX_BYTES, length);
+	fake_knob_add(qp->dev->ctl, FAKE_DONE_WR, 1);
+}
+
 /* Completes in order what was answered. */
 static void retire(struct fake_qp *qp, int64_t now)
 {
+	enum ibv_wc_status status;
+
 	while (qp->sq_acked != qp->sq_next) {
 		struct fake_send_wqe *w = fake_sq_wqe(qp, qp->sq_acked);
 
@@ -130,8 +133,9 @@ static void retire(struct fake_qp *qp, int64_t now)
 		}
 		if (is_read_or_atomic(w->opcode))
 			qp->num_reads--;
-		complete(qp, qp->sq_acked++, w->status);
-		if (w->status == IBV_WC_SUCCESS)
+		status = w->status; /* w may be posted to again when it is completed */
+		complete(qp, qp->sq_acked++, status);
+		if (status == IBV_WC_SUCCESS)
 			continue;
 		qp->failing = false;
 		fake_qp_set_state(qp, qp->type == IBV_QPT_RC ? IBV_QPS_ERR : IBV_QPS_SQE);
@@ -150,7 +154,7 @@ static void rewind_to(struct fake_qp *qp, uint32_t index)
 	qp->sq_next = index;
 }
 
-/* The WR at INDEX, rewound to or not yet sent, ends with an error once its predecessors are done. */
+/* The WR at INDEX, rewound to or not yet sent, ends with an error when its turn has come. */
 static void fail_at(struct fake_qp *qp, uint32_t index, enum ibv_wc_status status)
 {
 	struct fake_send_wqe *w = fake_sq_wqe(qp, index);
@@ -350,11 +354,7 @@ static bool send_one(struct fake_qp *qp)
 		return true;
 	}
 	address(qp, index, &req);
-	if (qp->no_data && (w->opcode == IBV_WR_RDMA_WRITE || w->opcode == IBV_WR_RDMA_READ)) {
-		ack.status = WIRE_OK;
-		w->num_psn = 0; /* the responder does not see it */
-		ret = -1;
-	} else if (fake_knob_get(ctl, FAKE_LOSE) != 1 && !fake_knob_get(ctl, FAKE_LINK_DOWN)) {
+	if (fake_knob_get(ctl, FAKE_LOSE) != 1 && !fake_knob_get(ctl, FAKE_LINK_DOWN)) {
 		if (req.dst_qpn >> FAKE_INDEX_BITS != engine.slot) {
 			ret = transport_send(&req);
 			if (ret == EAGAIN) {

@@ -26,12 +26,12 @@ static bool take_receive(struct fake_rq *rq, struct taken *t)
 	pthread_mutex_lock(&rq->lock);
 	found = rq->next != rq->head;
 	if (found) {
-		w = &rq->wqe[rq->next % rq->depth];
+		w = &rq->wqe[rq->next & rq->mask];
 		t->wr_id = w->wr_id;
 		t->num_sge = w->num_sge;
 		t->length = w->length;
 		if (w->num_sge)
-			memcpy(t->sge, &rq->sge[(size_t)(rq->next % rq->depth) * rq->max_sge],
+			memcpy(t->sge, &rq->sge[(size_t)(rq->next & rq->mask) * rq->max_sge],
 			       w->num_sge * sizeof(*t->sge));
 		rq->next++;
 	}

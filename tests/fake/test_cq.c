@@ -12,6 +12,7 @@ static struct pair p;
 
 static int open_with(const struct options *opt)
 {
+	fake_ctl_zero_counters();
 	pair_open(&p, opt);
 	fill(p.a.buf, BUF_BYTES, 1);
 	return 0;
@@ -47,6 +48,15 @@ static int teardown(void **state)
 	fake_ctl_reset();
 	pair_close(&p);
 	return 0;
+}
+
+/* Until the completions of the first NUM WRs of a0 are there, without taking them. */
+static void wait_done(int num)
+{
+	double until = now_s() + 2;
+
+	while (fake_ctl_get("a0", FAKE_DONE_WR) < num)
+		assert_true(now_s() < until);
 }
 
 /* The next event of E's channel must be of CQ; armed again. */
@@ -200,7 +210,7 @@ static void overflow_is_an_error(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, i);
-	usleep(10000);
+	wait_done(4);
 	assert_int_equal(fake_ctl_get("a0", FAKE_CQ_OVERFLOWS), before);
 	post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, 4);
 	event = wait_event(p.a.ctx);
@@ -220,7 +230,7 @@ static void resize_keeps_what_is_there(void **state)
 	(void)state;
 	for (int i = 0; i < 4; i++)
 		post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, i);
-	usleep(10000);
+	wait_done(4);
 	assert_int_equal(ibv_resize_cq(p.a.scq, 3), EINVAL);
 	assert_int_equal(ibv_resize_cq(p.a.scq, 9), 0);
 	assert_int_equal(p.a.scq->cqe, 9);
@@ -234,7 +244,7 @@ static void reset_forgets_completions(void **state)
 {
 	(void)state;
 	post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, 1);
-	usleep(10000);
+	wait_done(1);
 	assert_int_equal(modify_state(p.a.qp, IBV_QPS_RESET), 0);
 	expect_none(p.a.scq, 5);
 }
@@ -271,13 +281,35 @@ static void extended_polling(void **state)
 	assert_int_equal(ibv_wc_read_src_qp(rcq), p.a.qp->qp_num);
 	assert_int_equal(ibv_next_poll(rcq), ENOENT);
 	ibv_end_poll(rcq);
-	usleep(10000);
+	wait_done(2);
 	assert_int_equal(start_poll(scq), 0);
 	assert_int_equal(scq->wr_id, 1);
 	assert_int_equal(ibv_next_poll(scq), 0);
 	assert_int_equal(scq->wr_id, 2);
 	assert_int_equal(ibv_wc_read_opcode(scq), IBV_WC_RDMA_READ);
 	ibv_end_poll(scq);
+}
+
+/* The engine waits for no start_poll or wr_start: other verbs would wait for the engine. */
+static void verbs_between_start_and_end(void **state)
+{
+	struct ibv_cq_ex *scq = (struct ibv_cq_ex *)p.a.scq;
+	struct ibv_qp_ex *qp = ibv_qp_to_qp_ex(p.a.qp);
+	struct ibv_mr *mr;
+
+	(void)state;
+	for (int i = 0; i < 32; i++)
+		post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, i);
+	assert_int_equal(start_poll(scq), 0);
+	ibv_wr_start(qp);
+	mr = ibv_reg_mr(p.a.pd, p.a.buf, 8, 0);
+	assert_non_null(mr);
+	usleep(20000);
+	assert_int_equal(ibv_dereg_mr(mr), 0);
+	ibv_wr_abort(qp);
+	ibv_end_poll(scq);
+	for (int i = 1; i < 32; i++)
+		expect_wc(p.a.scq, i, IBV_WC_SUCCESS);
 }
 
 static void work_requests_built_in_place(void **state)
@@ -362,6 +394,7 @@ int main(void)
 		T(resize_keeps_what_is_there, setup_small),
 		T(reset_forgets_completions, setup_small),
 		T(extended_polling, setup_extended),
+		T(verbs_between_start_and_end, setup_extended),
 		T(work_requests_built_in_place, setup_extended),
 		T(aborted_and_bad_builds_post_nothing, setup_extended),
 	};

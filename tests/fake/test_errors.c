@@ -313,6 +313,47 @@ static void wrong_psn(void **state)
 	expect_wc(p.a.scq, 2, IBV_WC_RETRY_EXC_ERR);
 }
 
+static void a_stranger_is_not_heard(void **state)
+{
+	struct end c;
+
+	(void)state;
+	end_open(&c, "a1", NULL);
+	end_connect(&c, &p.b.gid, p.b.qp->qp_num);
+	memset(c.buf, 1, 8);
+	post(&c, &p.b, IBV_WR_RDMA_WRITE, 0, 8, 1);
+	expect_wc(c.scq, 1, IBV_WC_RETRY_EXC_ERR);
+	assert_int_equal(p.b.buf[0], 0);
+	end_close(&c);
+	/* Nor is who has the right numbers on another device than the address says. */
+	end_open(&c, "a0", NULL);
+	end_connect(&c, &p.a.gid, p.b.qp->qp_num);
+	post(&c, &p.b, IBV_WR_RDMA_WRITE, 0, 8, 1);
+	expect_wc(c.scq, 1, IBV_WC_RETRY_EXC_ERR);
+	end_close(&c);
+}
+
+/* The first is done but not known to be, the second is bad: the third does not leave. */
+static void nothing_is_sent_behind_an_error(void **state)
+{
+	struct wr w;
+
+	(void)state;
+	fake_ctl_set("a0", FAKE_ACK_DELAY_US, 100000);
+	memset(p.a.buf, 1, 64);
+	post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 0, 8, 1);
+	wr_make(&w, &p.a, &p.b, IBV_WR_RDMA_WRITE, 8, 8);
+	w.sge.lkey ^= 0x10000;
+	assert_int_equal(wr_post(&p.a, &w), 0);
+	post(&p.a, &p.b, IBV_WR_RDMA_WRITE, 16, 8, 2);
+	expect_wc(p.a.scq, 1, IBV_WC_SUCCESS);
+	expect_wc(p.a.scq, 0, IBV_WC_LOC_PROT_ERR);
+	expect_wc(p.a.scq, 2, IBV_WC_WR_FLUSH_ERR);
+	assert_int_equal(p.b.buf[0], 1);
+	assert_int_equal(p.b.buf[16], 0);
+	fake_ctl_reset();
+}
+
 static void different_mtus(void **state)
 {
 	const struct options small = { .mtu = IBV_MTU_1024 };
@@ -430,6 +471,8 @@ int main(void)
 		T(receive_posted_late),
 		T(nobody_there),
 		T(wrong_psn),
+		T(a_stranger_is_not_heard),
+		T(nothing_is_sent_behind_an_error),
 		T(different_mtus),
 		T(posting_in_the_wrong_state),
 		T(posting_in_error_is_flushed),

@@ -40,7 +40,9 @@ static void srq_in_use_cannot_be_destroyed(void **state)
 
 static void queue_pair_limits(void **state)
 {
-	struct ibv_qp_init_attr attr = { .send_cq = e.scq, .recv_cq = e.rcq, .qp_type = IBV_QPT_RC };
+	struct ibv_qp_init_attr attr = { .send_cq = e.scq,
+					 .recv_cq = e.rcq,
+					 .qp_type = IBV_QPT_RC };
 	struct ibv_qp *qp;
 
 	(void)state;

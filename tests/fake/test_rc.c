@@ -156,7 +156,9 @@ static void sge_lists_gather_and_scatter(void **state)
 	uint32_t at = 0;
 
 	for (int i = 0; i < 4; i++) {
-		sge[i] = (struct ibv_sge){ (uintptr_t)p->a.buf + i * 10000, i * 1000, p->a.mr->lkey };
+		sge[i].addr = (uintptr_t)p->a.buf + i * 10000;
+		sge[i].length = i * 1000;
+		sge[i].lkey = p->a.mr->lkey;
 		at += sge[i].length;
 	}
 	wr_make(&w, &p->a, &p->b, IBV_WR_RDMA_WRITE, 0, 0);
@@ -261,20 +263,22 @@ static void sig_all_completes_everything(void **state)
 static void fence_waits_for_reads(void **state)
 {
 	struct pair *p = *state;
+	int64_t writes = fake_ctl_get("b0", FAKE_RX_WRITE);
 	struct wr w;
 
-	/* The answers are late, so without a fence the WRITE would carry what was in the buffer. */
 	memset(p->a.buf, 1, 16);
 	memset(p->b.buf, 2, 8);
+	fake_ctl_set("a0", FAKE_ACK_DELAY_US, 300000);
 	post(&p->a, &p->b, IBV_WR_RDMA_READ, 0, 8, 1);
 	wr_make(&w, &p->a, &p->b, IBV_WR_RDMA_WRITE, 0, 8);
 	w.wr.wr.rdma.remote_addr += 64;
 	w.wr.send_flags |= IBV_SEND_FENCE;
-	fake_ctl_set("a0", FAKE_ACK_DELAY_US, 3000);
 	assert_int_equal(wr_post(&p->a, &w), 0);
+	expect_none(p->a.scq, 30);
+	assert_int_equal(fake_ctl_get("b0", FAKE_RX_WRITE), writes);
+	fake_ctl_reset();
 	expect_wc(p->a.scq, 1, IBV_WC_SUCCESS);
 	expect_wc(p->a.scq, 0, IBV_WC_SUCCESS);
-	fake_ctl_reset();
 	assert_int_equal(p->b.buf[64], 2);
 }
 

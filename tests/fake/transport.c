@@ -4,6 +4,7 @@
  *
  * Each process owns a slot, which is the upper part of its QP numbers, and listens at
  * $FAKE_DIR/proc.<slot>. A requester connects there; answers come back on the same connection.
+ * A process that is stopped is a NIC that is: what it holds is neither answered nor given up.
  * Nothing here blocks: a connection that is full makes the requester try again, an answer that does
  * not fit is kept and nothing is read from that connection until it went.
  */

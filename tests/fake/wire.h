@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * What goes from requester to responder and back. Within one process these structures are handed
- * over by a call, between processes by a seqpacket socket, $FAKE_DIR/proc.<slot>; payload never goes
- * through the socket (but inline data): the responder reads or writes the requester's memory.
+ * over by a call, between processes by a seqpacket socket, $FAKE_DIR/proc.<slot>; payload never
+ * goes through the socket (but inline data): the responder uses the requester's memory.
  *
  * Not here: how they are answered, see responder.c.
  */

@@ -236,7 +236,7 @@ static void run_model(unsigned int npaths, uint64_t seed, unsigned int steps)
 	assert_int_equal(m.sched.in_flight, 0);
 	assert_true(m.planned > steps / 50);
 	assert_true(npaths == 1 || m.cuts > m.planned / 10);
-	assert_true(m.small > steps / 50);
+	assert_true(m.small > steps / 100);
 }
 
 static void overlapping_pieces_share_a_path(void **state)

@@ -21,7 +21,7 @@
 enum {
 	MAX_DEPTH = 64,
 	MAX_FLIGHT = 256,
-	LATENCY_NS = 200000,
+	LATENCY_NS = 50000,
 	TAIL_PIECE = 1,
 };
 
@@ -248,7 +248,7 @@ static double run(struct sim *s, uint64_t bytes)
 	while (s->total < s->skip + bytes) {
 		assert_true(step(s));
 		fill_queue(s);
-		if (!skipped && s->total >= s->skip) {
+		if (s->skip && !skipped && s->total >= s->skip) {
 			skipped = s->total;
 			start_ns = s->now_ns;
 		}
@@ -261,4 +261,161 @@ static double run(struct sim *s, uint64_t bytes)
 	assert_true(slot_table_empty(s->slots));
 	free(s->slots);
 	return ratio;
+}
+
+enum { MIB = 1 << 20, KIB64 = 65536 };
+
+/* Carries on until a thousand operations at least; fails below the least ratio. */
+static void expect_ratio(const struct sim *what, double least)
+{
+	struct sim *s = malloc(sizeof(*s));
+	uint64_t bytes = 128ull * MIB > 100 * what->len ? 128ull * MIB : 100 * what->len;
+	double ratio;
+
+	assert_non_null(s);
+	*s = *what;
+	ratio = run(s, bytes);
+	if (ratio < least)
+		fail_msg("%u rails, depth %u, %lu bytes, %lu buffers, bucket %g, noise %g: "
+			 "ratio %.3f, not %.3f; %lu rebalances, %lu waits",
+			 s->num_rails, what->depth, s->len, s->buffers, s->bucket, s->noise,
+			 ratio, least, s->rebalances, s->waits);
+	free(s);
+}
+
+/* Depth 4 and 16, one buffer for ever and many, with token buckets and without. */
+static void expect_everywhere(struct sim s, double least)
+{
+	s.len = s.len ? s.len : KIB64;
+	for (s.depth = 4; s.depth <= 16; s.depth *= 4)
+		for (s.buffers = 1; s.buffers <= 97; s.buffers += 96)
+			for (s.bucket = 0; s.bucket <= KIB64; s.bucket += KIB64)
+				expect_ratio(&s, least);
+}
+
+static void equal_rails_add_up(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 } }, 0.98 * 2);
+	expect_everywhere((struct sim){ .num_rails = 3, .rate = { 100, 100, 100 } }, 0.98 * 3);
+	expect_everywhere((struct sim){ .num_rails = 4, .rate = { 50, 50, 50, 50 } }, 0.98 * 4);
+}
+
+static void unequal_rails_add_up(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 50 } }, 1.47);
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 50, 100 } }, 1.47);
+	expect_everywhere((struct sim){ .num_rails = 3, .rate = { 100, 70, 40 } }, 0.96 * 2.1);
+}
+
+static void wrong_weights_are_outgrown(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 },
+					.weight = { 2, 1 } }, 1.9);
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 50 },
+					.weight = { 1, 2 } }, 1.42);
+}
+
+static void large_operations(void **state)
+{
+	(void)state;
+	for (uint64_t len = MIB; len <= 64 * MIB; len *= 4) {
+		struct sim s = { .num_rails = 2, .rate = { 100, 100 }, .len = len, .depth = 4 };
+
+		expect_ratio(&s, 1.98);
+		s.rate[1] = 50;
+		expect_ratio(&s, 1.45);
+	}
+}
+
+static void odd_addresses_and_lengths(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 }, .len = 100001,
+					.spacing = 100003 }, 1.96);
+	expect_everywhere((struct sim){ .num_rails = 3, .rate = { 100, 100, 100 }, .len = 300007,
+					.spacing = 300009 }, 2.9);
+}
+
+static void noisy_rails(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 }, .noise = 0.3 }, 1.94);
+	expect_everywhere((struct sim){ .num_rails = 4, .rate = { 50, 50, 50, 50 },
+					.noise = 0.3 }, 3.8);
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 50 }, .noise = 0.3 }, 1.45);
+}
+
+/* A path that cannot help must not harm, once it is known. */
+static void never_worse_than_the_best_rail(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 1 }, .skip = 64 * MIB },
+			  0.97);
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 1, 100 }, .skip = 64 * MIB },
+			  0.97);
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 },
+					.shared_rate = 100 }, 0.97);
+}
+
+/* Two NICs behind one bottleneck that works a fifth worse for two. */
+static void harmful_path_is_benched(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 }, .shared_rate = 100,
+					.shared_loss = 0.2, .skip = 1536 * MIB }, 0.98);
+}
+
+/* ... and a useful one is not, however often that is tried. */
+static void useful_path_is_kept(void **state)
+{
+	struct sim s = { .num_rails = 2, .rate = { 100, 100 }, .noise = 0.1, .len = KIB64,
+			 .depth = 8, .buffers = 97, .skip = 8192ull * MIB };
+
+	(void)state;
+	expect_ratio(&s, 1.98);
+	s.buffers = 1;
+	expect_ratio(&s, 1.96);
+}
+
+/* Rail 1 stands still for a fifth of each second. */
+static void stalling_rail(void **state)
+{
+	(void)state;
+	expect_everywhere((struct sim){ .num_rails = 2, .rate = { 100, 100 },
+					.stall_every_ns = 1000000000, .stall_ns = 200000000 }, 1.3);
+}
+
+/* Draining costs: with nothing to gain it must not go on. */
+static void rebalances_are_rare(void **state)
+{
+	struct sim *s = calloc(1, sizeof(*s));
+
+	(void)state;
+	assert_non_null(s);
+	*s = (struct sim){ .num_rails = 2, .rate = { 100, 50 }, .len = KIB64, .depth = 16 };
+	run(s, 512ull * MIB);
+	assert_in_range(s->rebalances, 1, 10);
+	free(s);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(equal_rails_add_up),
+		cmocka_unit_test(unequal_rails_add_up),
+		cmocka_unit_test(wrong_weights_are_outgrown),
+		cmocka_unit_test(large_operations),
+		cmocka_unit_test(odd_addresses_and_lengths),
+		cmocka_unit_test(noisy_rails),
+		cmocka_unit_test(never_worse_than_the_best_rail),
+		cmocka_unit_test(harmful_path_is_benched),
+		cmocka_unit_test(useful_path_is_kept),
+		cmocka_unit_test(stalling_rail),
+		cmocka_unit_test(rebalances_are_rare),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

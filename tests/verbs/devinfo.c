@@ -43,8 +43,8 @@ struct facts {
 
 enum rule {
 	RULE_SAME,			/* as the primary's */
-	RULE_MIN,			/* all members can do it: at most the least, no less than half */
-	RULE_PRIMARY,			/* lives on the primary: at most its value, no less than half */
+	RULE_MIN,			/* at most the least of all members, at least half */
+	RULE_PRIMARY,			/* at most the primary's value, at least half */
 	RULE_AND,			/* only bits that all members have */
 	RULE_MAX,			/* a time: at least the longest */
 	RULE_SPEED,			/* judged together with others */

@@ -15,6 +15,7 @@ enum {
 	ATOMIC_LEN = 8,
 	TRIES = 6,
 	REFRESH_LEN = 1 << 20,
+	SPREAD_LEN = 64 << 10,
 };
 
 enum relation { APART, NEEDS_FENCE, MUST_WAIT };
@@ -96,8 +97,15 @@ static enum relation model_relate(const struct model *m, const struct op *old,
 	bool local = overlap(old->local, old->num_local, op->local, op->num_local);
 	bool remote = overlap(old->remote, old->num_remote, op->remote, op->num_remote);
 
+	/* A posted receive's memory is the device's until its completion is polled. */
+	if (remote && m->lim.receives_apart && (op_is_send(old->kind) || op_is_send(op->kind)))
+		return MUST_WAIT;
 	if (op_reads_remote(old->kind) && op_reads_remote(op->kind)) {
 		if (local && m->lim.disjoint_reads)
+			return MUST_WAIT;
+		/* Nothing orders the placing of an atomic's result and of a READ's data. */
+		if (local && !m->lim.atomic_overlap &&
+		    (op_is_atomic(old->kind) || op_is_atomic(op->kind)))
 			return MUST_WAIT;
 		if (remote && op_is_atomic(op->kind) && !m->lim.rc_in_order)
 			return NEEDS_FENCE;
@@ -123,6 +131,8 @@ static uint64_t random_len(struct model *m)
 	unsigned int max_bits = 0;
 	uint64_t len;
 
+	if (m->lim.spread && m->lim.max_len > SPREAD_LEN && !rng_one_in(r, 3))
+		return SPREAD_LEN + rng_below(r, m->lim.max_len - SPREAD_LEN + 1);
 	while (m->lim.max_len >> (max_bits + 1))
 		max_bits++;
 	if (max_bits > SMALL_BITS && rng_one_in(r, 2))
@@ -148,14 +158,11 @@ static uint64_t random_off(struct model *m, uint64_t len, bool remote)
 	const struct op *old;
 	const struct range *at;
 
-	switch (rng_below(r, 3)) {
+	switch (rng_below(r, m->lim.spread ? 12 : 3)) {
 	case 0:
-		off = rng_below(r, room + 1);
-		break;
-	case 1:
 		off = rng_below(r, HOT_LEN);
 		break;
-	default:
+	case 1:
 		off = 0;
 		if (!m->num_log)
 			break;
@@ -163,6 +170,10 @@ static uint64_t random_off(struct model *m, uint64_t len, bool remote)
 		at = remote ? old->remote : old->local;
 		if (remote ? old->num_remote : old->num_local)
 			off = at->off + rng_below(r, at->len + 1);
+		break;
+	default:
+		off = rng_below(r, room + 1);
+		break;
 	}
 	switch (rng_below(r, 4)) {
 	case 0:

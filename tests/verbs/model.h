@@ -54,6 +54,9 @@ struct model_limits {
 	bool atomics;
 	bool rc_in_order;			/* see model_relate() */
 	bool disjoint_reads;
+	bool atomic_overlap;
+	bool receives_apart;
+	bool spread;				/* longer, and less often in one place */
 };
 
 struct model {

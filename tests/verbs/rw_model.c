@@ -23,6 +23,8 @@ static uint64_t opt_depth = 64;
 static uint64_t opt_round = 200;
 static uint64_t opt_sge = 16;
 static bool opt_messages, opt_atomics, opt_rc_in_order, opt_disjoint_reads;
+static bool opt_atomic_overlap, opt_receives_apart, opt_spread;
+static uint64_t opt_arena;
 
 static const struct opt_row rows[] = {
 	{ "ops", OPT_SIZE, &opt_ops, "operations in all (3000)" },
@@ -36,6 +38,13 @@ static const struct opt_row rows[] = {
 	  "no fence between a READ and a WRITE onto what it reads" },
 	{ "disjoint-reads", OPT_FLAG, &opt_disjoint_reads,
 	  "READs in flight do not share destinations" },
+	{ "spread", OPT_FLAG, &opt_spread,
+	  "longer operations, fewer in one place: for devices that spread them" },
+	{ "arena", OPT_SIZE, &opt_arena, "memory of each end (twice max-len, at least 8m)" },
+	{ "receives-apart", OPT_FLAG, &opt_receives_apart,
+	  "nothing in flight touches the receive of a SEND in flight" },
+	{ "atomic-overlap", OPT_FLAG, &opt_atomic_overlap,
+	  "atomics in flight share destinations with READs (more than verbs promises)" },
 	{ 0 },
 };
 
@@ -199,6 +208,21 @@ static void take_receives(struct bench *b, bool all)
 	}
 }
 
+/* A receive holds its place in the queue until its completion is polled. */
+static void make_recv_room(struct bench *b)
+{
+	unsigned int older = b->num_due - b->next_due - b->chain.num_recv;
+	struct ibv_wc wc;
+
+	for (; older + b->chain.num_recv > opt_depth + CHAIN_MAX; older--) {
+		if (!end_poll(&b->pair.b, 0, &wc, 1, opts.wait_ms))
+			die("end b: no completion of op %llu in %u ms",
+			    (unsigned long long)b->model.log[b->due[b->next_due]].index,
+			    opts.wait_ms);
+		check_recv_wc(b, &wc);
+	}
+}
+
 static void chain_post(struct bench *b)
 {
 	struct chain *c = &b->chain;
@@ -209,6 +233,7 @@ static void chain_post(struct bench *b)
 		return;
 	for (i = 0; i < c->n; i++)
 		c->wr[i].next = i + 1 < c->n ? &c->wr[i + 1] : NULL;
+	make_recv_room(b);
 	if (c->num_recv)
 		MUST(end_post_recv(&b->pair.b, 0, c->recv, c->num_recv));
 	err = ibv_post_send(b->qp, c->wr, &bad);
@@ -350,6 +375,9 @@ static void set_up(struct bench *b)
 		.atomics = opt_atomics,
 		.rc_in_order = opt_rc_in_order,
 		.disjoint_reads = opt_disjoint_reads,
+		.atomic_overlap = opt_atomic_overlap,
+		.receives_apart = opt_receives_apart,
+		.spread = opt_spread,
 	};
 	struct qp_spec at_a = { .cap = { .max_send_wr = opt_depth, .max_recv_wr = 1,
 					 .max_recv_sge = 1, .max_inline_data = 64 } };
@@ -358,6 +386,8 @@ static void set_up(struct bench *b)
 
 	lim.max_len = opt_max_len;
 	lim.arena_len = opt_max_len * 2 < (8 << 20) ? 8 << 20 : opt_max_len * 2;
+	if (opt_arena > lim.arena_len)
+		lim.arena_len = opt_arena;
 	pair_open(&b->pair, lim.arena_len);
 	if (lim.max_len > b->pair.a.port.max_msg_sz)
 		lim.max_len = b->pair.a.port.max_msg_sz;

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
+# shellcheck shell=bash
+# One function for the two cases interop-*: each operation first between plain devices, so that
+# perftest's own failures are not taken for the bond's.
+interop() { # interop DEVICE_A DEVICE_B
+	local tool options column plain plain_s bond_s failed=
+	export RDMA_BOND_WAIT_MS=0
+	rails 2 100mbit || fail "no rails"
+	bonds 2
+	for tool in ib_{write,read,send,atomic}_{bw,lat}; do
+		case $tool in
+		ib_atomic_bw) options="-n 1000 -t 8 -o 4" column=4 ;;
+		*_bw) options="-s 65536 -n 200 -t 4" column=4 ;;
+		ib_atomic_lat) options="-n 500" column=5 ;;
+		*_lat) options="-s 8 -n 500" column=5 ;;
+		esac
+		[ $tool != ib_read_bw ] || options+=" -o 4"
+		plain_s=${EPOCHREALTIME/./}
+		# shellcheck disable=SC2086
+		measured $column $tool rxa0 rxb0 $options
+		plain=$figure
+		plain_s=$((${EPOCHREALTIME/./} - plain_s)) bond_s=${EPOCHREALTIME/./}
+		wire_mark
+		# shellcheck disable=SC2086
+		(measured $column $tool "$1" "$2" $options; echo "$figure" >/run/figure) || {
+			failed+=" $tool"
+			continue
+		}
+		figure=$(</run/figure)
+		bond_s=$((${EPOCHREALTIME/./} - bond_s))
+		# Emulated machines are noisy: what depends on single round trips gets a factor of 2.
+		case $tool in
+		ib_atomic_bw) want "$tool MB/s" "$figure" ">=" "$(times "$plain" 0.5)" ;;
+		*_bw) want "$tool MB/s" "$figure" ">=" "$(times "$plain" 0.93)" ;;
+		*) want "$tool us" "$figure" "<=" "$(times "$plain" 2)" ;;
+		esac
+		want "$tool us beyond the plain run" $((bond_s - plain_s)) "<" 2500000
+		want "$tool bytes on rail 1" "$(wire 1)" "<" 20000
+	done
+	[ -z "$failed" ] || fail "failed:$failed"
+}
