@@ -235,6 +235,7 @@ enum hold_kind {
 	HOLD_TAIL,				/* the last bytes of a WRITE whose body is under way */
 	HOLD_WR,				/* a WR that waits its turn */
 	HOLD_DRAIN,				/* the same, until nothing is in flight: then cut anew */
+	HOLD_NONE,				/* went while older ones stayed */
 };
 
 struct hold {

@@ -155,47 +155,52 @@ static void hold_add(struct bond_qp *qp, uint32_t seq, enum hold_kind kind)
 	qp->busy |= BUSY_HOLD;
 }
 
-static void hold_drop(struct bond_qp *qp)
+/* The entry has done its work: it leaves, and with it those at the head that had done so before. */
+static void hold_drop(struct bond_qp *qp, uint32_t i)
 {
-	struct hold *hold = &qp->hold[qp->hold_head++ & qp->sq_mask];
+	struct hold *hold = &qp->hold[i & qp->sq_mask];
 
-	if (hold->kind != HOLD_TAIL)
+	if (hold->kind == HOLD_WR || hold->kind == HOLD_DRAIN)
 		qp->hold_blockers--;
 	qp->sq[hold->seq & qp->sq_mask].flags &= ~WR_HELD;
+	hold->kind = HOLD_NONE;
+	while (order_holds(qp) && qp->hold[qp->hold_head & qp->sq_mask].kind == HOLD_NONE)
+		qp->hold_head++;
 	if (!order_holds(qp))
 		qp->busy &= ~BUSY_HOLD;
 }
 
-/* Does the WR touch what a held tail has still to write? By bytes: ib_write_bw reuses its buffer. */
-static bool hold_overlaps(const struct bond_qp *qp, const struct sq_wr *wr)
+/*
+ * Does the WR touch what a held tail, of those before @end in the queue, has still to write? By
+ * bytes: ib_write_bw reuses its buffer. Its own tail queues up behind theirs.
+ */
+static bool hold_overlaps(const struct bond_qp *qp, const struct sq_wr *wr, uint32_t end)
 {
-	uint64_t first = wr->raddr, last = wr->raddr + wr->len - 1;
+	uint64_t first = wr->raddr, last = wr->raddr + wr->len - BOND_TAIL_BYTES - 1;
 	uint32_t i;
 
-	for (i = qp->hold_head; i != qp->hold_tail; i++) {
-		const struct sq_wr *held = &qp->sq[qp->hold[i & qp->sq_mask].seq & qp->sq_mask];
-		uint64_t end = held->raddr + held->len;
+	for (i = qp->hold_head; i != end; i++) {
+		const struct hold *hold = &qp->hold[i & qp->sq_mask];
+		const struct sq_wr *held = &qp->sq[hold->seq & qp->sq_mask];
+		uint64_t held_end = held->raddr + held->len;
 
-		if (first < end && last >= end - BOND_TAIL_BYTES)
+		if (hold->kind == HOLD_TAIL && first < held_end &&
+		    last >= held_end - BOND_TAIL_BYTES)
 			return true;
 	}
 	return false;
 }
 
 /*
- * May the WR go although older work is held? Large WRITEs pass tails that they do not touch, or
- * else a deep queue would be as slow as a shallow one. Their own tail queues up behind.
+ * May the WR go although tails before @end in the queue are held? Large WRITEs pass those that they
+ * do not touch, or else a deep queue would be as slow as a shallow one.
  */
-static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr)
+static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr, uint32_t end)
 {
-	struct sq_wr body;
-
-	if (qp->hold_blockers || wr->opcode != IBV_WR_RDMA_WRITE || wr->len < qp->stripe_above ||
+	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->len < qp->stripe_above ||
 	    wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_INLINE))
 		return false;
-	body = *wr;
-	body.len -= BOND_TAIL_BYTES;
-	return !hold_overlaps(qp, &body);
+	return !hold_overlaps(qp, wr, end);
 }
 
 /* ---- the lead ---- */
@@ -451,7 +456,7 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 		order_fail(qp, NULL, seq, IBV_WC_WR_FLUSH_ERR, 0);
 		return;
 	}
-	if (!order_holds(qp) || order_may_pass(qp, wr))
+	if (!order_holds(qp) || (!qp->hold_blockers && order_may_pass(qp, wr, qp->hold_tail)))
 		start = order_start(qp, seq);
 	if (start != START_DONE)
 		qp->stats.held++;
@@ -515,57 +520,82 @@ static bool drained(const struct bond_qp *qp)
 	return !qp->off_lead && !qp->lead_due;
 }
 
-static enum start release_one(struct bond_qp *qp, const struct hold *hold)
+static enum start release_one(struct bond_qp *qp, const struct hold *hold, uint32_t at)
 {
 	switch ((enum hold_kind)hold->kind) {
 	case HOLD_TAIL:
-		return release_tail(qp, hold->seq);
+		/* In order among themselves. */
+		return at == qp->hold_head ? release_tail(qp, hold->seq) : START_WAIT;
 	case HOLD_DRAIN:
 		if (!drained(qp))
 			return START_DRAIN;
 		break;
+	case HOLD_NONE:
+		return START_DONE;
 	case HOLD_WR:
+		if (at != qp->hold_head &&
+		    !order_may_pass(qp, &qp->sq[hold->seq & qp->sq_mask], at))
+			return START_WAIT;
 		break;
 	}
 	return order_start(qp, hold->seq);
 }
 
+/* A WR went: a body leaves its tail behind, in the same place. */
+static void hold_started(struct bond_qp *qp, uint32_t at)
+{
+	struct hold *hold = &qp->hold[at & qp->sq_mask];
+
+	if (!(qp->sq[hold->seq & qp->sq_mask].flags & WR_TAIL)) {
+		hold_drop(qp, at);
+		return;
+	}
+	if (hold->kind != HOLD_TAIL)
+		qp->hold_blockers--;
+	hold->kind = HOLD_TAIL;
+}
+
 void order_release(struct bond_qp *qp)
 {
-	while (order_holds(qp)) {
-		struct hold *hold = &qp->hold[qp->hold_head & qp->sq_mask];
-		struct sq_wr *wr = &qp->sq[hold->seq & qp->sq_mask];
+	uint32_t at = qp->hold_head;
+
+	while (at != qp->hold_tail) {
+		struct hold *hold = &qp->hold[at & qp->sq_mask];
 		enum start start;
 
 		if (unlikely(qp->error) && (int32_t)(hold->seq - qp->error_seq) >= 0)
 			return;
-		start = release_one(qp, hold);
+		start = release_one(qp, hold, at);
+		if (start == START_DONE && hold->kind != HOLD_NONE)
+			hold_started(qp, at);
+		if (start == START_DONE) {
+			/* What was dropped at the head may let the one behind it be the head. */
+			at = (int32_t)(at + 1 - qp->hold_head) < 0 ? qp->hold_head : at + 1;
+			continue;
+		}
 		if (start == START_DRAIN && hold->kind == HOLD_WR) {
 			hold->kind = HOLD_DRAIN;
 			qp->stats.drained++;
 		}
-		if (start != START_DONE)
+		/* Past a tail that waits go only those that may pass it. */
+		if (hold->kind != HOLD_TAIL || !qp->hold_blockers)
 			return;
-		/* A body that went leaves its tail behind, in the same place. */
-		if (wr->flags & WR_TAIL) {
-			if (hold->kind != HOLD_TAIL)
-				qp->hold_blockers--;
-			hold->kind = HOLD_TAIL;
-			continue;
-		}
-		hold_drop(qp);
+		at++;
 	}
 }
 
 void order_flush_held(struct bond_qp *qp)
 {
 	while (order_holds(qp)) {
-		struct sq_wr *wr = &qp->sq[qp->hold[qp->hold_head & qp->sq_mask].seq & qp->sq_mask];
+		struct hold *hold = &qp->hold[qp->hold_head & qp->sq_mask];
+		struct sq_wr *wr = &qp->sq[hold->seq & qp->sq_mask];
 
-		wr->left--;
-		wr->flags &= ~WR_TAIL;
-		if (!wr->status)
-			wr->status = IBV_WC_WR_FLUSH_ERR;
-		hold_drop(qp);
+		if (hold->kind != HOLD_NONE) {
+			wr->left--;
+			wr->flags &= ~WR_TAIL;
+			if (!wr->status)
+				wr->status = IBV_WC_WR_FLUSH_ERR;
+		}
+		hold_drop(qp, qp->hold_head);
 	}
 }

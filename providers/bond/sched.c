@@ -36,7 +36,7 @@ enum {
 };
 
 static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
-static const double ODD_FACTOR = 1.5, NOISE = 0.03;
+static const double ODD_FACTOR = 1.5, NOISE = 0.08;
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
 static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
 static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
