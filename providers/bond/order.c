@@ -144,6 +144,22 @@ void order_untrack(struct bond_qp *qp, const struct sq_wr *wr, const struct piec
 		track_local(qp, wr, piece, path, false);
 }
 
+/* A piece that the scheduler counts went into a path's queue. */
+static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
+			 struct path *path, uint64_t now_ns)
+{
+	order_track(qp, wr, piece, path->index);
+	sched_posted(&qp->sched, path->index, piece->len, now_ns);
+	path->pieces++;
+	path->bytes += piece->len;
+	if (path->index) {
+		qp->off_lead++;
+		qp->busy |= BUSY_OFF_LEAD;
+	} else {
+		qp->lead_due++;
+	}
+}
+
 /* ---- holding ---- */
 
 static void hold_add(struct bond_qp *qp, uint32_t seq, enum hold_kind kind)
@@ -258,7 +274,13 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 		qp->doubt_left++;
 	}
 	piece->len = wr_remote_len(wr);
-	order_track(qp, wr, piece, 0);
+	if (qp->spreading && piece->len >= qp->stripe_above) {
+		/* The scheduler must know what keeps the lead busy. */
+		piece->flags |= PIECE_DUE;
+		order_posted(qp, wr, piece, lead, clock_ns());
+	} else {
+		order_track(qp, wr, piece, 0);
+	}
 	qp->stats.lead++;
 	path_push(lead);
 	return START_DONE;
@@ -352,22 +374,6 @@ static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 	return true;
 }
 
-/* A piece of a spread WR went into a path's queue. */
-static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
-			 struct path *path, uint64_t now_ns)
-{
-	order_track(qp, wr, piece, path->index);
-	sched_posted(&qp->sched, path->index, piece->len, now_ns);
-	path->pieces++;
-	path->bytes += piece->len;
-	if (path->index) {
-		qp->off_lead++;
-		qp->busy |= BUSY_OFF_LEAD;
-	} else {
-		qp->lead_due++;
-	}
-}
-
 static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
 			  const struct plan_piece *cut, unsigned int n, const uint32_t *rkey)
 {
@@ -386,13 +392,20 @@ static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
 	wr->left = n;
 }
 
+/* Nothing is in flight that could be heard of; see spread_wait(). */
+static bool drained(const struct bond_qp *qp)
+{
+	return !qp->off_lead && !qp->lead_due;
+}
+
 /*
- * What is in the way. Off the lead it will be heard of. On the lead it may be unsignalled and never
- * be, but there everything is in order: so the WR follows it there.
+ * Something is in the way. As long as pieces are in flight that will be heard of, wait for those.
+ * What is left then is on the lead, perhaps unsignalled for ever, but there everything is in order:
+ * so the WR follows it there.
  */
 static enum start spread_wait(const struct bond_qp *qp)
 {
-	return qp->off_lead ? START_WAIT : START_LEAD;
+	return drained(qp) ? START_LEAD : START_WAIT;
 }
 
 static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
@@ -512,12 +525,6 @@ static enum start release_tail(struct bond_qp *qp, uint32_t seq)
 	order_posted(qp, wr, piece, path, clock_ns());
 	path_push(path);
 	return START_DONE;
-}
-
-/* Nothing is in flight that could be heard of; see spread_wait(). */
-static bool drained(const struct bond_qp *qp)
-{
-	return !qp->off_lead && !qp->lead_due;
 }
 
 static enum start release_one(struct bond_qp *qp, const struct hold *hold, uint32_t at)

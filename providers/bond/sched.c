@@ -27,20 +27,22 @@
 
 enum {
 	BURST_BYTES = 65536,
-	WINDOW_BYTES = 65536,
-	WINDOW_NS = 100000,
+	WINDOW_BYTES = 524288,
+	WINDOW_NS = 5000000,
 	ODD_SAMPLES = 3,
+	DOUBT_SAMPLES = 32,			/* more are no better: what they share is not noise */
 	RAISE_HOLD = 4 << 20,
 	RAISE_HOLD_MAX = 1 << 30,
 	MIN_SHARE = PLAN_MIN_PIECE * 3 / 4,	/* so that noise takes nobody out of an even cut */
 };
 
 static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
-static const double ODD_FACTOR = 1.5, NOISE = 0.08;
+static const double ODD_FACTOR = 1.5, NOISE = 0.03;
+static const double DOUBT = 0.4;		/* accuracy of one sample; n are better by sqrt(n) */
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
 static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
 static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
-static const double RAISE_SEEN = 1.25;		/* ... and of one that was */
+static const double RAISE_SEEN = 2;		/* ... and of one that was */
 static const double PROBE_NS = 10e9;
 static const uint64_t TRIAL_WAIT_NS = 60000000000, TRIAL_NS = 100000000;
 static const double TRIAL_COST = 200;		/* a first rest is so many times one phase */
@@ -54,6 +56,17 @@ void sched_init(struct sched *s)
 	s->best_fit = 1;
 	s->trial.wait_ns = TRIAL_WAIT_NS;
 	s->trial.until_ns = TRIAL_WAIT_NS;
+}
+
+/* Off its weight by more than can be noise? A single window of a burst says little. */
+static bool differs(const struct sched_path *p, double expected)
+{
+	double off = p->estimate > expected ? p->estimate - expected : expected - p->estimate;
+
+	double n = p->samples < DOUBT_SAMPLES ? p->samples : DOUBT_SAMPLES;
+
+	off = off / expected - NOISE;
+	return off > 0 && off * off * (n > 0 ? n : 1) > DOUBT * DOUBT;
 }
 
 /* From estimates to the rates that are used. */
@@ -70,10 +83,8 @@ static void settle_rates(struct sched *s)
 	scale = weight > 0 ? seen / weight : 1;
 	for (unsigned int i = 0; i < s->npaths; i++) {
 		const struct sched_path *p = &s->path[i];
-		double off = p->estimate - p->weight * scale;
 
-		if (p->usable && p->estimate > 0 &&
-		    (off > NOISE * p->weight * scale || off < -NOISE * p->weight * scale))
+		if (p->usable && p->estimate > 0 && differs(p, p->weight * scale))
 			as_weighted = false;
 	}
 	s->rate_sum = 0;
