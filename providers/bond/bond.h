@@ -52,6 +52,7 @@ struct bond_member {
 	struct ibv_device_attr_ex attr;
 	char name[IBV_SYSFS_NAME_MAX];
 	bool is_private;			/* opened by the glue, not from the device list */
+	unsigned int spec;			/* its place in the configuration's list */
 	/* QPN to path, two levels so that a completion finds its QP without a lock */
 	_Atomic(_Atomic(struct path *) *) qpn_leaf[1 << (BOND_QPN_BITS - BOND_QPN_LEAF_BITS)];
 };

@@ -255,6 +255,8 @@ int bond_destroy_cq(struct ibv_cq *ibcq)
 		return ret;
 	if (cq->channel)
 		bond_channel_put(cq->bctx, cq);
+	bond_events_end(cq->bctx, ibcq, &ibcq->mutex, &ibcq->cond, &ibcq->async_events_completed,
+			&cq->async_delivered);
 	pthread_mutex_lock(&ibcq->mutex);
 	while (ibcq->comp_events_completed != cq->events_delivered)
 		pthread_cond_wait(&ibcq->cond, &ibcq->mutex);

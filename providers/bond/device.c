@@ -5,6 +5,8 @@
  * bond's name; everything else is left to whoever comes next. Without a configuration it registers
  * nothing. Opening is context.c's and member.c's business.
  */
+#include <dirent.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,8 @@
 #ifndef RDMA_DRIVER_COUNT
 #define RDMA_DRIVER_COUNT 64	/* enum rdma_driver_id with room for drivers to come */
 #endif
+
+enum { WARN_BONDS = 16 };
 
 static struct config config;
 /* Every driver id, so that the match by id finds us, and a name that matches where there is none. */
@@ -32,7 +36,7 @@ void device_warn_member(struct bond_device *bdev, unsigned int member, const cha
 {
 	long bond = bdev->cfg - config.bonds;
 
-	if (bond >= 16 || member_warned[member] & 1u << bond)
+	if (bond >= WARN_BONDS || member_warned[member] & 1u << bond)
 		return;
 	member_warned[member] |= 1u << bond;
 	bond_warn("%s: member %u (%s) is left out: %s", bdev->cfg->name, member + 1,
@@ -53,15 +57,88 @@ static const struct bond_config *device_config(const struct verbs_sysfs_dev *dev
 	return NULL;
 }
 
+/* Calls @fn for each RDMA device in sysfs until it says true; false: it never did. */
+static bool sysfs_each(bool (*fn)(const struct config_device_info *info, const void *arg),
+		       const void *arg)
+{
+	const char *sysfs = secure_getenv("SYSFS_PATH");
+	char class_dir[PATH_MAX], path[PATH_MAX];
+	struct config_device_info info;
+	struct device_names names;
+	struct dirent *entry;
+	bool found = false;
+	DIR *dir;
+
+	snprintf(class_dir, sizeof(class_dir), "%s/class/infiniband", sysfs ? sysfs : "/sys");
+	dir = opendir(class_dir);
+	if (!dir)
+		return false;
+	while (!found && (entry = readdir(dir))) {
+		if (entry->d_name[0] == '.' || strlen(entry->d_name) >= IBV_SYSFS_NAME_MAX ||
+		    (size_t)snprintf(path, sizeof(path), "%s/%s", class_dir, entry->d_name) >=
+			    sizeof(path))
+			continue;
+		device_names_read(&names, entry->d_name, path);
+		info = device_names_info(&names);
+		found = fn(&info, arg);
+	}
+	closedir(dir);
+	return found;
+}
+
+static bool is_primary_of(const struct config_device_info *info, const void *arg)
+{
+	return config_primary_matches(arg, info);
+}
+
+static bool is_other_member_of(const struct config_device_info *info, const void *arg)
+{
+	const struct bond_config *cfg = arg;
+	int i;
+
+	for (i = 1; i < cfg->num_members; i++)
+		if (config_member_matches(&cfg->members[i], info))
+			return true;
+	return false;
+}
+
+/* Once per bond and process. */
+static void warn_once(const struct bond_config *cfg, const char *why)
+{
+	static bool warned[WARN_BONDS];
+	long bond = cfg - config.bonds;
+
+	if (bond >= WARN_BONDS || warned[bond])
+		return;
+	warned[bond] = true;
+	bond_warn("%s: not made: %s", cfg->name, why);
+}
+
+/* A bond that could not be opened must not take its primary's place. */
 static bool bond_match_device(struct verbs_sysfs_dev *dev)
 {
 	const struct bond_config *cfg = device_config(dev);
 
 	if (!cfg)
 		return false;
-	/* libibverbs offers it again when its driver has registered too. */
-	return !glue_front_present() || cfg->num_members > 1 ||
-	       glue_driver_seen(dev, dev->ibdev_name, &bond_device_ops);
+	/* With the front, libibverbs offers it again when its driver has registered too. */
+	if (glue_front_present())
+		return glue_driver_seen(dev, dev->ibdev_name, &bond_device_ops);
+	if (sysfs_each(is_other_member_of, cfg))
+		return true;
+	warn_once(cfg, "no other member is there whose driver could open the primary; "
+		       "preload the front");
+	return false;
+}
+
+static void primaries_check(void)
+{
+	int i;
+
+	for (i = 0; i < config.num_bonds; i++)
+		if (!sysfs_each(is_primary_of, &config.bonds[i]))
+			bond_warn("%s: not made: its primary, member 1 (%s), is not there",
+				  config.bonds[i].name, config.bonds[i].members[0].text);
 }
 
 static struct verbs_device *bond_alloc_device(struct verbs_sysfs_dev *dev)
@@ -132,6 +209,7 @@ __attribute__((constructor)) static void bond_register(void)
 		bond_warn("not used: %s", why);
 		return;
 	}
+	primaries_check();
 	match_table_fill();
 	verbs_register_driver(&bond_device_ops);
 }

@@ -47,12 +47,12 @@ static void path_fence(struct path *path)
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
-	struct ibv_send_wr *bad;
+	struct ibv_send_wr *bad = NULL;
 
 	ibv_modify_qp(path->mqp, &attr, IBV_QP_STATE);
 	path->broken = true;
 	mcq_due_add(path->mcq);
-	if (ibv_post_send(path->mqp, &beacon, &bad)) {
+	if (ibv_post_send(path->mqp, &beacon, &bad) || bad) {
 		mcq_due_sub(path->mcq);
 		path_flush(path);
 	}
@@ -100,6 +100,30 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 		bond_peer_error(qp);
 	}
 	order_fence(qp);
+}
+
+struct qp_quiet bond_qp_quiet(struct bond_qp *qp)
+{
+	struct qp_quiet was;
+
+	bond_lock(&qp->sq_lock);
+	was = (struct qp_quiet){ qp->error, qp->fenced, qp->busy & BUSY_STATE, qp->error_seq };
+	qp->error = qp->fenced = true;
+	qp->busy |= BUSY_STATE;
+	qp->error_seq = qp->sq_head;
+	bond_unlock(&qp->sq_lock);
+	return was;
+}
+
+void bond_qp_unquiet(struct bond_qp *qp, struct qp_quiet was)
+{
+	bond_lock(&qp->sq_lock);
+	qp->error = was.error;
+	qp->fenced = was.fenced;
+	qp->error_seq = was.error_seq;
+	if (!was.busy_state)
+		qp->busy &= ~BUSY_STATE;
+	bond_unlock(&qp->sq_lock);
 }
 
 void bond_qp_to_error(struct bond_qp *qp)

@@ -186,7 +186,7 @@ static int member_open_primary(struct bond_context *bctx, struct bond_device *bd
 
 	if (!ops) {
 		bond_warn("%s: cannot open its primary %s: no driver for it is known here; "
-			  "preload the front (rdma-bond run) or add a second member of the same driver",
+			  "preload the front or add a second member of the same driver",
 			  bdev->cfg->name, bdev->primary->ibdev_name);
 		return ENODEV;
 	}
@@ -253,6 +253,7 @@ static void member_open_other(struct bond_context *bctx, struct bond_device *bde
 		return;
 	}
 	snprintf(member->name, sizeof(member->name), "%s", names.name);
+	member->spec = at;
 	bctx->nmembers++;
 }
 

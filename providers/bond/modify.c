@@ -73,12 +73,16 @@ static void qp_forget(struct bond_qp *qp)
 
 static int modify_reset(struct bond_qp *qp, struct ibv_qp_attr *attr, int mask)
 {
+	struct qp_quiet was;
 	int ret;
 
 	/* Its callbacks take qp->lock. */
 	bond_peer_down(qp);
 	pthread_mutex_lock(&qp->lock);
+	was = bond_qp_quiet(qp);
 	ret = ibv_modify_qp(qp->path[0].mqp, attr, mask);
+	if (ret)
+		bond_qp_unquiet(qp, was);
 	if (!ret) {
 		/* The paths first: no piece may land once RESET is reported. */
 		bond_peer_drop_paths(qp);

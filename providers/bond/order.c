@@ -232,13 +232,20 @@ static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
 	return wr->opcode == IBV_WR_RDMA_WRITE;
 }
 
+/* Is a tail of an older WR still held? What goes to the lead goes behind it. */
+static bool held_before(const struct bond_qp *qp, uint32_t seq)
+{
+	return order_holds(qp) && qp->ordering != CONFIG_ORDERING_COMPLETION &&
+	       (int32_t)(qp->hold[qp->hold_head & qp->sq_mask].seq - seq) < 0;
+}
+
 /* May a WR go to the lead as a whole, given what is under way on other paths? */
 static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr,
 			      bool doubt)
 {
 	bool sized = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ;
 
-	if (!path_room(&qp->path[0]))
+	if (!path_room(&qp->path[0]) || held_before(qp, seq))
 		return false;
 	if (!qp->off_lead)
 		return true;
@@ -248,7 +255,9 @@ static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_
 	/* Only what goes by address alone may be ahead of work on other paths. */
 	if (!sized || wr->send_flags & IBV_SEND_FENCE || doubt)
 		return false;
-	if (wr->len < qp->order_below && qp->ordering != CONFIG_ORDERING_COMPLETION)
+	/* Nor may the last byte of a WRITE, which goes with it here, be seen before theirs. */
+	if (qp->ordering != CONFIG_ORDERING_COMPLETION &&
+	    (wr->len < qp->order_below || wr->opcode == IBV_WR_RDMA_WRITE))
 		return false;
 	if (wr->len && !slot_check(qp->slots, wr->raddr, wr->len, 0))
 		return false;
@@ -260,6 +269,8 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 	struct path *lead = &qp->path[0];
 	struct piece *piece;
 
+	/* Nothing passes a fence, on whatever path. */
+	doubt |= qp->spreading && wr->send_flags & IBV_SEND_FENCE;
 	if (!order_lead_may_go(qp, seq, wr, doubt))
 		return START_WAIT;
 	piece = path_append(lead);
@@ -447,6 +458,17 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	return START_DONE;
 }
 
+/*
+ * A large message may find no receive, or one that is too small: what is behind it should not be
+ * executed then. Small ones may be refused too, but are too frequent in front of large WRITEs.
+ */
+static bool wr_may_bounce(const struct bond_qp *qp, const struct sq_wr *wr)
+{
+	return qp->spreading && wr->len >= qp->stripe_above &&
+	       (wr->opcode == IBV_WR_SEND || wr->opcode == IBV_WR_SEND_WITH_IMM ||
+		wr->opcode == IBV_WR_SEND_WITH_INV || wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM);
+}
+
 static enum start order_start(struct bond_qp *qp, uint32_t seq)
 {
 	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
@@ -454,6 +476,8 @@ static enum start order_start(struct bond_qp *qp, uint32_t seq)
 
 	if (order_spreadable(qp, wr))
 		start = order_spread(qp, seq, wr);
+	else if (wr_may_bounce(qp, wr))
+		start = START_DOUBT;
 	if (start == START_LEAD || start == START_DOUBT)
 		start = order_lead(qp, seq, wr, start == START_DOUBT);
 	return start;

@@ -269,15 +269,19 @@ static int path_connect(struct bond_qp *qp, struct path *path, const struct wire
 
 static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 {
+	bool busy = false;
 	unsigned int i;
 
 	if (!peer->nmembers)
 		return EINVAL;
+	bond_lock(&qp->sq_lock);
 	qp->peer_access = peer->access_flags;
 	/* An earlier pairing's work has to end first. */
 	for (i = 1; i < qp->npaths_made; i++)
-		if (qp->path[i].head != qp->path[i].tail)
-			return EBUSY;
+		busy |= qp->path[i].head != qp->path[i].tail;
+	bond_unlock(&qp->sq_lock);
+	if (busy)
+		return EBUSY;
 	bond_peer_drop_paths(qp);
 	return 0;
 }
@@ -396,7 +400,7 @@ int pair_answer(struct bond_qp *qp, const struct wire_qp_desc *peer, uint32_t *o
 static double path_weight(const struct bond_qp *qp, unsigned int i)
 {
 	const struct bond_config *cfg = qp->bctx->cfg;
-	unsigned int member = qp->path[i].member;
+	unsigned int member = qp->bctx->member[qp->path[i].member].spec;
 
 	if (cfg->num_weights)
 		return cfg->weights[member] ? cfg->weights[member] : 1;
@@ -452,20 +456,31 @@ void bond_peer_rts(struct bond_qp *qp)
 	}
 }
 
-static void paths_log(const struct bond_qp *qp)
+/* Others may still poll the QP: each line is of one moment. */
+static void paths_log(struct bond_qp *qp)
 {
-	const struct qp_stats *stats = &qp->stats;
+	struct qp_stats stats;
+	uint64_t pieces, bytes;
+	double rate;
 	unsigned int i;
 
+	bond_lock(&qp->sq_lock);
+	stats = qp->stats;
+	bond_unlock(&qp->sq_lock);
 	bond_dbg("QP 0x%x: %llu WRs spread, %llu on the lead (%llu without keys), %llu held, "
-		 "%llu for a new cut", qp->vqp.qp.qp_num, (unsigned long long)stats->spread,
-		 (unsigned long long)stats->lead, (unsigned long long)stats->no_key,
-		 (unsigned long long)stats->held, (unsigned long long)stats->drained);
-	for (i = 0; i < qp->npaths_made; i++)
+		 "%llu for a new cut", qp->vqp.qp.qp_num, (unsigned long long)stats.spread,
+		 (unsigned long long)stats.lead, (unsigned long long)stats.no_key,
+		 (unsigned long long)stats.held, (unsigned long long)stats.drained);
+	for (i = 0; i < qp->npaths_made; i++) {
+		bond_lock(&qp->sq_lock);
+		pieces = qp->path[i].pieces;
+		bytes = qp->path[i].bytes;
+		rate = qp->sched.path[i].rate;
+		bond_unlock(&qp->sq_lock);
 		bond_dbg("  path %u on %s: %llu pieces, %llu bytes, %.1f MB/s", i,
-			 qp->bctx->member[qp->path[i].member].name,
-			 (unsigned long long)qp->path[i].pieces,
-			 (unsigned long long)qp->path[i].bytes, qp->sched.path[i].rate * 1e3);
+			 qp->bctx->member[qp->path[i].member].name, (unsigned long long)pieces,
+			 (unsigned long long)bytes, rate * 1e3);
+	}
 }
 
 void bond_peer_drop_paths(struct bond_qp *qp)
@@ -475,15 +490,18 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 	if (made > 1)
 		paths_log(qp);
 
-	for (i = 1; i < made; i++) {
-		struct path *path = &qp->path[i];
-
-		if (!path->mqp)
-			continue;
-		bond_member_set_path(qp->bctx, path->member, path->mqp->qp_num, NULL);
-		ibv_destroy_qp(path->mqp);
-	}
+	/* Whoever polls must be done with a path before its QP goes. */
+	bond_lock(&qp->sq_lock);
+	qp->npaths = qp->npaths_made = 1;
+	bond_unlock(&qp->sq_lock);
+	for (i = 1; i < made; i++)
+		if (qp->path[i].mqp)
+			bond_member_set_path(qp->bctx, qp->path[i].member,
+					     qp->path[i].mqp->qp_num, NULL);
 	bond_cq_forget_paths(to_bond_cq(qp->vqp.qp.send_cq));
+	for (i = 1; i < made; i++)
+		if (qp->path[i].mqp)
+			ibv_destroy_qp(qp->path[i].mqp);
 	bond_lock(&qp->sq_lock);
 	for (i = 1; i < made; i++) {
 		if (qp->path[i].mqp) {
@@ -492,7 +510,7 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 		}
 		memset(&qp->path[i], 0, sizeof(qp->path[i]));
 	}
-	qp->npaths = qp->npaths_made = 1;
-	qp->paths_settled = false;
 	bond_unlock(&qp->sq_lock);
+	/* bond_peer_wait() looks without a lock. */
+	__atomic_store_n(&qp->paths_settled, false, __ATOMIC_RELEASE);
 }

@@ -8,6 +8,7 @@
 #include "cq.h"
 #include "order.h"
 #include "path.h"
+#include "progress.h"
 
 enum {
 	PUSH_BATCH = 8,			/* work requests per member post */
@@ -181,6 +182,9 @@ void path_push(struct path *path)
 		done = push_post(path, &push, &err);
 		path_unpost(path, push.nwr - done);
 	}
+	/* Full, or it says so: its next completion or the next tick tries again. */
+	if (err == ENOMEM)
+		progress_want();
 	if (err && err != ENOMEM) {
 		/* Refused for good: a NIC would have completed it in error. */
 		struct piece *piece = &path->ring[path->posted & path->mask];

@@ -25,7 +25,8 @@ enum {
 	ALIGN_MIN = 512,
 	ALIGN_MAX = 4096,
 	ALIGN_PARTS = 128,		/* an operation has at least so many multiples */
-	UNSEEN_BYTES = 128 * 1024,	/* forced on a path that has acknowledged little so far */
+	UNSEEN_BYTES = 128 * 1024,	/* at least so many are given to a path not yet known ... */
+	UNSEEN_NS = 20000000,		/* ... and, by what was seen of it, work for so long */
 	TABLE_BYTES = SLOT_COUNT * SLOT_SIZE,
 };
 
@@ -258,7 +259,8 @@ static bool unseen_path_is_full(const struct cutter *c, const struct sched *s)
 	for (unsigned int i = 0; i < c->npaths; i++) {
 		const struct sched_path *p = &s->path[i];
 
-		if (c->forced[i] && !(p->estimate > 0) && p->in_flight >= UNSEEN_BYTES &&
+		if (c->forced[i] && p->learn_bytes && p->in_flight >= UNSEEN_BYTES &&
+		    p->in_flight >= p->estimate * UNSEEN_NS &&
 		    p->in_flight >= 2 * c->forced[i] && s->num_usable > 1)
 			return true;
 	}

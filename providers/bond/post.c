@@ -195,7 +195,9 @@ static inline bool short_open(const struct bond_qp *qp, const struct ibv_send_wr
 {
 	if (qp->busy & ~BUSY_SHORT || wr->opcode == IBV_WR_BIND_MW)
 		return false;
-	return !qp->spreading || (len < qp->stripe_above && wr->opcode != IBV_WR_RDMA_READ);
+	/* What follows a fence must not be ahead of it on another path: order.c sees to that. */
+	return !qp->spreading || (len < qp->stripe_above && wr->opcode != IBV_WR_RDMA_READ &&
+				  !(wr->send_flags & IBV_SEND_FENCE));
 }
 
 /*
@@ -307,7 +309,7 @@ static inline bool short_fits(const struct bond_qp *qp, const struct ibv_send_wr
 
 	memcpy(&state, &wr->opcode, sizeof(state));
 	return !(qp->busy & ~BUSY_SHORT) && !wr->next && wr->num_sge == 1 &&
-	       !(state.word & ~0xff0000000full) && OPS_SHORT >> state.opcode & 1 &&
+	       !(state.word & ~0xfe0000000full) && OPS_SHORT >> state.opcode & 1 &&
 	       qp->sq_tail - qp->sq_head < qp->max_send_wr &&
 	       wr->sg_list->length < qp->short_limit;
 }

@@ -12,6 +12,7 @@
 
 #include "log.h"
 #include "objects.h"
+#include "path.h"
 #include "progress.h"
 
 enum {
@@ -62,15 +63,33 @@ void progress_want(void)
 		return;
 }
 
-/* Is anything of this CQ's QPs held, and has nobody polled since the last tick? */
+/*
+ * Is work of the QP held or under way on other paths? The lock orders this with progress_want(),
+ * which its holder calls: either the work is seen here, or the end of ticking there.
+ */
+static bool qp_at_work(struct bond_qp *qp)
+{
+	unsigned int i;
+	bool yes;
+
+	/* In use, so not idle. */
+	if (!bond_trylock(&qp->sq_lock))
+		return true;
+	yes = qp->busy & (BUSY_HOLD | BUSY_BACKLOG | BUSY_OFF_LEAD);
+	/* What a member did not take, though none of its completions may be due that would say when. */
+	for (i = 0; yes && i < qp->npaths_made; i++)
+		if (path_backlog(&qp->path[i]))
+			path_push(&qp->path[i]);
+	bond_unlock(&qp->sq_lock);
+	return yes;
+}
+
+/* Moves the QP's work on where nobody has polled since the last tick. false: there is none. */
 static bool tick_qp(struct bond_qp *qp)
 {
 	struct bond_cq *cq;
 
-	/* Racy by design: a miss is made good a tick later. */
-	if (qp->kind != BOND_QP_RC ||
-	    !(__atomic_load_n(&qp->busy, __ATOMIC_RELAXED) &
-	      (BUSY_HOLD | BUSY_BACKLOG | BUSY_OFF_LEAD)))
+	if (qp->kind != BOND_QP_RC || !qp_at_work(qp))
 		return false;
 	cq = to_bond_cq(qp->vqp.qp.send_cq);
 	/* QPs that share the CQ take turns in asking; the others look in vain, or are looked after. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "caps.h"
+#include "fence.h"
 #include "objects.h"
 #include "order.h"
 #include "passthru.h"
@@ -53,7 +54,8 @@ static int member_attr(struct bond_context *bctx, struct bond_qp *qp,
 	if (attr->comp_mask & IBV_QP_INIT_ATTR_XRCD)
 		mattr->xrcd = to_bond_xrcd(attr->xrcd)->mxrcd;
 	if (attr->qp_type == IBV_QPT_RC) {
-		if (attr->cap.max_send_wr > deepest || attr->cap.max_send_sge > BOND_MAX_SGE)
+		/* One entry is the beacon's: a queue full of unsignalled WRs still takes the last. */
+		if (attr->cap.max_send_wr >= deepest || attr->cap.max_send_sge > BOND_MAX_SGE)
 			return EINVAL;
 		mattr->cap.max_send_wr = attr->cap.max_send_wr * BOND_SQ_FACTOR + 1;
 		if (mattr->cap.max_send_wr > deepest)
@@ -290,13 +292,18 @@ int bond_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct bond_qp *qp = to_bond_qp(ibqp);
 	struct bond_context *bctx = qp->bctx;
+	struct qp_quiet was = { .error = false };
 	int ret;
 
 	if (qp->kind == BOND_QP_RC)
 		bond_peer_down(qp);
 	/* Neither an event nor a tick may find it half gone. */
 	progress_stop_world();
+	if (qp->kind == BOND_QP_RC)
+		was = bond_qp_quiet(qp);
 	ret = ibv_destroy_qp(qp->path[0].mqp);
+	if (ret && qp->kind == BOND_QP_RC)
+		bond_qp_unquiet(qp, was);
 	if (!ret) {
 		qp_unlink(qp);
 		bond_member_set_path(bctx, 0, ibqp->qp_num, NULL);

@@ -5,11 +5,15 @@
  * Time is looked at in windows, and only while anything is in flight on any path. A path that was
  * busy for nearly all of a window is measured: bytes over busy time. Windows go into a fading sum,
  * so a long one counts more than a short one; three in a row that are far off start the sum anew.
+ * They are long because machines stall for milliseconds, and because completions that are looked at
+ * late hide that a path waits: what short windows say of a wrong cut confirms it.
  *
  * A path that was idle for a good part of its window had too little to do while others had too
  * much. What it did cannot be trusted (token buckets and buffers let the first bytes after an idle
  * time through at once), but that it waited can: its rate is raised by as much as it was idle, at
- * most twofold. Next time it is busy, and measured.
+ * most twofold. Next time it is busy, and measured. That is a try: a token bucket makes a path look
+ * idle too. If the measurement does not bear it out, what was known before holds again, and for a
+ * while that grows with each failure nothing is raised, on any path.
  *
  * Never worse than the best path alone: two NICs behind one PCIe switch may do less together than
  * one. Rates do not show that, so now and then, after long rests, the total without a path is
@@ -17,7 +21,8 @@
  *
  * A path not seen yet is believed to relate to the others by its weight. Where all that was seen
  * agrees with the weights within the accuracy of measuring, the weights are taken: equal NICs get
- * equal parts, not the noise of the last second.
+ * equal parts, not the noise of the last second. To come back to the weights takes more than to
+ * stay with them, or each new measurement would cost two new routes.
  *
  * Next: plan.c, which turns shares into pieces.
  */
@@ -26,23 +31,24 @@
 #include <string.h>
 
 enum {
-	BURST_BYTES = 65536,
-	WINDOW_BYTES = 524288,
-	WINDOW_NS = 5000000,
 	ODD_SAMPLES = 3,
-	DOUBT_SAMPLES = 32,			/* more are no better: what they share is not noise */
+	LEARN_SAMPLES = 4,			/* a path is known with so many, or ... */
+	LEARN_BYTES = 8 * SCHED_WINDOW_BYTES,	/* ... so much, if never busy enough */
+	DOUBT_SAMPLES = 32,			/* more are no better: windows share errors */
 	RAISE_HOLD = 4 << 20,
 	RAISE_HOLD_MAX = 1 << 30,
 	MIN_SHARE = PLAN_MIN_PIECE * 3 / 4,	/* so that noise takes nobody out of an even cut */
 };
 
 static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
-static const double ODD_FACTOR = 1.5, NOISE = 0.03;
-static const double DOUBT = 0.4;		/* accuracy of one sample; n are better by sqrt(n) */
+static const double ODD_FACTOR = 1.5, NOISE = 0.06;
+static const double DOUBT = 0.55;		/* accuracy of one sample; n: better by sqrt(n) */
+static const double DOUBT_PARTED = 0.25;	/* the same once the rates are not as weighted */
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
 static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others */
 static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
 static const double RAISE_SEEN = 2;		/* ... and of one that was */
+static const double RAISE_WORTH = 1.1;		/* what the next sample must show */
 static const double PROBE_NS = 10e9;
 static const uint64_t TRIAL_WAIT_NS = 60000000000, TRIAL_NS = 100000000;
 static const double TRIAL_COST = 200;		/* a first rest is so many times one phase */
@@ -54,44 +60,69 @@ void sched_init(struct sched *s)
 	memset(s, 0, sizeof(*s));
 	s->patience = SCHED_PATIENCE_MIN;
 	s->best_fit = 1;
+	s->raise_hold = RAISE_HOLD;
 	s->trial.wait_ns = TRIAL_WAIT_NS;
 	s->trial.until_ns = TRIAL_WAIT_NS;
 }
 
-/* Off its weight by more than can be noise? A single window of a burst says little. */
-static bool differs(const struct sched_path *p, double expected)
+/* Of an estimate, relative to that of a single sample. */
+static double variance(const struct sched_path *p)
 {
-	double off = p->estimate > expected ? p->estimate - expected : expected - p->estimate;
+	unsigned int n = p->samples < DOUBT_SAMPLES ? p->samples : DOUBT_SAMPLES;
 
-	double n = p->samples < DOUBT_SAMPLES ? p->samples : DOUBT_SAMPLES;
+	return 1.0 / (n ? n : 1);
+}
 
-	off = off / expected - NOISE;
-	return off > 0 && off * off * (n > 0 ? n : 1) > DOUBT * DOUBT;
+/*
+ * Are two paths further apart than their weights by more than can be noise? A single window says
+ * little, and next to it the best known path is no better known.
+ */
+static bool differ(const struct sched_path *p, const struct sched_path *q, double doubt)
+{
+	double a = p->estimate / p->weight, b = q->estimate / q->weight;
+	double off = (a > b ? a - b : b - a) * 2 / (a + b) - NOISE;
+
+	if (p->raised > 0 || q->raised > 0)
+		return off > 0;			/* on trial */
+	return off > 0 && off * off > doubt * doubt * (variance(p) + variance(q));
+}
+
+static bool seen(const struct sched_path *p)
+{
+	return p->usable && p->estimate > 0;
+}
+
+/* Does all that was seen agree with the weights? */
+static bool as_weighted(const struct sched *s)
+{
+	double doubt = s->parted ? DOUBT_PARTED : DOUBT;
+
+	for (unsigned int i = 0; i < s->npaths; i++)
+		for (unsigned int j = 0; j < i; j++)
+			if (seen(&s->path[i]) && seen(&s->path[j]) &&
+			    differ(&s->path[i], &s->path[j], doubt))
+				return false;
+	return true;
 }
 
 /* From estimates to the rates that are used. */
 static void settle_rates(struct sched *s)
 {
-	double seen = 0, weight = 0, scale;
-	bool as_weighted = true;
+	double estimate = 0, weight = 0, scale;
+	bool weighted = as_weighted(s);
 
+	s->parted = !weighted;
 	for (unsigned int i = 0; i < s->npaths; i++)
-		if (s->path[i].usable && s->path[i].estimate > 0) {
-			seen += s->path[i].estimate;
+		if (seen(&s->path[i])) {
+			estimate += s->path[i].estimate;
 			weight += s->path[i].weight;
 		}
-	scale = weight > 0 ? seen / weight : 1;
-	for (unsigned int i = 0; i < s->npaths; i++) {
-		const struct sched_path *p = &s->path[i];
-
-		if (p->usable && p->estimate > 0 && differs(p, p->weight * scale))
-			as_weighted = false;
-	}
+	scale = weight > 0 ? estimate / weight : 1;
 	s->rate_sum = 0;
 	for (unsigned int i = 0; i < s->npaths; i++) {
 		struct sched_path *p = &s->path[i];
 
-		p->rate = as_weighted || !(p->estimate > 0) ? p->weight * scale : p->estimate;
+		p->rate = weighted || !(p->estimate > 0) ? p->weight * scale : p->estimate;
 		s->rate_sum += p->usable && !p->benched ? p->rate : 0;
 	}
 }
@@ -135,8 +166,8 @@ void sched_path_start(struct sched *s, unsigned int path, double weight)
 	p->usable = true;
 	p->in_flight = in_flight;
 	p->weight = weight > 0 ? weight : 1;
-	p->skip_bytes = BURST_BYTES;
-	p->raise_hold = RAISE_HOLD;
+	p->skip_bytes = SCHED_BURST_BYTES;
+	p->learn_bytes = LEARN_BYTES;
 	p->mark_ns = s->last_ns;
 	p->used_ns = s->last_ns;
 	s->regret = 0;
@@ -208,29 +239,36 @@ static void forget_samples(struct sched_path *p)
 	p->odd = 0;
 }
 
-/* Up to what was seen of it, but not far at once. The next sample decides alone. */
-static void raise_rate(struct sched *s, struct sched_path *p, double seen, double factor)
+/*
+ * Up to what was seen of it, but not far at once, and on trial: what is known of it is kept until
+ * the next sample tells.
+ */
+static void raise_rate(struct sched *s, struct sched_path *p, double rate, double factor)
 {
 	double most = p->sampled ? RAISE_SEEN : RAISE_UNSEEN;
 
-	if (seen < p->rate * (1 + NOISE) || s->moved < p->raise_at)
+	if (p->sampled && p->estimate > RAISE_WORTH * p->rate && rate > p->estimate)
+		rate = p->estimate;	/* better known, only not believed yet */
+	if (rate < p->rate * (1 + NOISE) || (p->sampled && s->moved < s->raise_at))
 		return;
 	if (factor > most)
 		factor = most;
-	p->estimate = seen < p->rate * factor ? seen : p->rate * factor;
+	p->raised_from = p->rate;
+	p->estimate = rate < p->rate * factor ? rate : p->rate * factor;
 	p->raised = p->estimate;
-	forget_samples(p);
 	settle_rates(s);
 }
 
-/* Raising for nothing costs two new routes, so the next try waits twice as long. */
+/* Raising for nothing costs two new routes, so the next try waits much longer. */
 static void judge_raise(struct sched *s, struct sched_path *p, double rate)
 {
-	if (rate > 0.9 * p->raised)
-		p->raise_hold = RAISE_HOLD;
-	else if (p->raise_hold < RAISE_HOLD_MAX)
-		p->raise_hold *= 2;
-	p->raise_at = s->moved + p->raise_hold;
+	if (rate > RAISE_WORTH * p->raised_from) {
+		forget_samples(p);
+		s->raise_hold = RAISE_HOLD;
+	} else if (s->raise_hold < RAISE_HOLD_MAX) {
+		s->raise_hold *= 4;
+	}
+	s->raise_at = s->moved + s->raise_hold;
 	p->raised = 0;
 }
 
@@ -238,7 +276,7 @@ static void take_sample(struct sched *s, struct sched_path *p)
 {
 	double rate = p->win_bytes / p->win_ns;
 
-	if (p->raised > 0 || !p->sampled)
+	if (p->raised > 0)
 		judge_raise(s, p, rate);
 	p->sampled = true;
 	if (p->samples && rate * p->sum_ns > ODD_FACTOR * p->sum_bytes)
@@ -251,7 +289,9 @@ static void take_sample(struct sched *s, struct sched_path *p)
 		forget_samples(p);
 	p->sum_bytes = p->sum_bytes * MEMORY + p->win_bytes;
 	p->sum_ns = p->sum_ns * MEMORY + p->win_ns;
-	p->samples++;
+	p->samples += p->win_ns > SCHED_WINDOW_LONG_NS ? p->win_ns / SCHED_WINDOW_LONG_NS : 1;
+	if (p->samples >= LEARN_SAMPLES)
+		p->learn_bytes = 0;
 	p->estimate = p->sum_bytes / p->sum_ns;
 	settle_rates(s);
 }
@@ -264,6 +304,14 @@ static bool another_sampled(const struct sched *s, const struct sched_path *p)
 	return false;
 }
 
+/* Long against the noise, which is some milliseconds, and against a piece. */
+static bool window_is_full(const struct sched_path *p, double time_ns)
+{
+	if (time_ns > SCHED_WINDOW_LONG_NS)
+		return p->win_bytes >= SCHED_WINDOW_BYTES_MIN;
+	return p->win_bytes >= SCHED_WINDOW_BYTES && time_ns >= SCHED_WINDOW_NS;
+}
+
 /*
  * Idleness means something only where, by the rates believed, there should be none: while regret
  * says that new routes are due anyway, those come first.
@@ -272,12 +320,12 @@ static void end_window(struct sched *s, struct sched_path *p)
 {
 	double time_ns = s->busy_ns - p->win_from_ns, idle;
 
-	if (p->win_bytes < WINDOW_BYTES || time_ns < WINDOW_NS || p->win_ns <= 0)
+	if (p->win_ns <= 0 || !window_is_full(p, time_ns))
 		return;
 	idle = 1 - p->win_ns / time_ns;
 	if (idle <= (p->sampled ? BUSY_IDLE : WAIT_IDLE))
 		take_sample(s, p);
-	else if (p->win_bytes < 2 * WINDOW_BYTES)
+	else if (p->win_bytes < 2 * SCHED_WINDOW_BYTES && time_ns < 2 * SCHED_WINDOW_LONG_NS)
 		return;
 	else if (idle > WAIT_IDLE && !(s->regret > 0) && another_sampled(s, p))
 		raise_rate(s, p, p->win_bytes / p->win_ns, 1 / (1 - idle));
@@ -311,12 +359,17 @@ static bool trial_saturated(const struct sched *s)
 	return true;
 }
 
+static double trial_speed(const struct sched_path *p)
+{
+	return p->estimate > 0 ? p->estimate : p->rate;
+}
+
 /* Whether another is as fast: the fastest path alone is the one to stay with. */
 static bool trial_can_do_without(const struct sched *s, unsigned int path)
 {
 	for (unsigned int i = 0; i < s->npaths; i++)
 		if (i != path && s->path[i].usable &&
-		    s->path[i].rate >= (1 - NOISE) * s->path[path].rate)
+		    trial_speed(&s->path[i]) >= (1 - NOISE) * trial_speed(&s->path[path]))
 			return s->path[path].usable;
 	return false;
 }
@@ -396,7 +449,7 @@ static void trial_step(struct sched *s)
 		t->depth = s->in_flight;
 	if (s->busy_ns < t->until_ns || (s->moved < t->until_moved && s->busy_ns < t->limit_ns))
 		return;
-	bytes = t->depth + 16 * WINDOW_BYTES;
+	bytes = t->depth + 16 * SCHED_WINDOW_BYTES;
 	switch (t->phase) {
 	case TRIAL_REST:
 		trial_begin(s, bytes);
@@ -428,6 +481,14 @@ static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)
 	p->mark_ns = s->last_ns;
 }
 
+/* A single large piece does not make a path known. */
+static void learn_bytes(struct sched_path *p, uint64_t bytes)
+{
+	if (bytes > SCHED_WINDOW_BYTES)
+		bytes = SCHED_WINDOW_BYTES;
+	p->learn_bytes -= bytes < p->learn_bytes ? bytes : p->learn_bytes;
+}
+
 void sched_acked(struct sched *s, unsigned int path, uint64_t bytes, uint64_t now_ns)
 {
 	struct sched_path *p = &s->path[path];
@@ -443,6 +504,7 @@ void sched_acked(struct sched *s, unsigned int path, uint64_t bytes, uint64_t no
 	if (p->probing && dt_ns > 0)
 		raise_rate(s, p, bytes / dt_ns, RAISE_UNSEEN);
 	p->probing = false;
+	learn_bytes(p, bytes);
 	count_bytes(s, p, bytes, dt_ns);
 	trial_step(s);
 }
@@ -459,14 +521,14 @@ void sched_rebalanced(struct sched *s)
 {
 	s->reroute = false;
 	for (unsigned int i = 0; i < s->npaths; i++)
-		s->path[i].skip_bytes = s->path[i].in_flight + BURST_BYTES;
+		s->path[i].skip_bytes = s->path[i].in_flight + SCHED_BURST_BYTES;
 }
 
 /* Less than the rate where, at that rate, something would have been acknowledged long ago. */
 static double rate_now(const struct sched_path *p, uint64_t now_ns)
 {
 	double silent_ns = now_ns > p->mark_ns ? now_ns - p->mark_ns : 0;
-	double limit = 2.0 * p->in_flight + BURST_BYTES;
+	double limit = 2.0 * p->in_flight + SCHED_BURST_BYTES;
 
 	if (!p->in_flight || silent_ns * p->rate <= limit)
 		return p->rate;

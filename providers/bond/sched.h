@@ -14,7 +14,16 @@
 
 #include "plan.h"
 
-enum { SCHED_COUNTED = 1024 };
+enum {
+	SCHED_COUNTED = 1024,
+	/* A path's window ends with so many bytes in at least so much busy time of the QP, ... */
+	SCHED_WINDOW_BYTES = 524288,
+	SCHED_WINDOW_NS = 5000000,
+	/* ... or with fewer of them after a long time. */
+	SCHED_WINDOW_BYTES_MIN = 65536,
+	SCHED_WINDOW_LONG_NS = 80000000,
+	SCHED_BURST_BYTES = 65536,	/* that say nothing: the first ones after a start */
+};
 
 /* Of struct sched's patience. */
 #define SCHED_PATIENCE_MIN 0.25
@@ -41,10 +50,9 @@ struct sched_path {
 	uint64_t skip_bytes;		/* first bytes that count for nothing */
 	/* past windows in which it was busy throughout, older ones count less */
 	double sum_bytes, sum_ns;
-	unsigned int samples;
-	double raised;			/* to what, until a sample tells whether that was right */
-	uint64_t raise_at;		/* not before so many bytes have moved, ... */
-	uint64_t raise_hold;		/* ... and so many more after the next one */
+	unsigned int samples;		/* windows; a long one is several */
+	double raised, raised_from;	/* 0 but while a raise waits for the sample that tells */
+	uint64_t learn_bytes;		/* still to be acknowledged until it counts as known */
 	int odd;			/* samples in a row far above (> 0) or below it (< 0) */
 };
 
@@ -69,6 +77,9 @@ struct sched {
 	uint64_t last_ns;
 	uint64_t busy_ns;		/* time so far with anything in flight */
 	double rate_sum;		/* of the usable paths */
+	uint64_t raise_at;		/* no more raises before so many bytes have moved, ... */
+	uint64_t raise_hold;		/* ... and so many more after the next one */
+	bool parted;			/* the rates are not as the weights say */
 	/* how badly forced routes fit, kept by plan.c */
 	double best_fit;		/* a fresh cut's time over the ideal one */
 	double regret;			/* bytes lost so far */

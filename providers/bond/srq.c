@@ -152,6 +152,8 @@ int bond_destroy_srq(struct ibv_srq *ibsrq)
 
 	if (ret)
 		return ret;
+	bond_events_end(to_bond_context(ibsrq->context), ibsrq, &ibsrq->mutex, &ibsrq->cond,
+			&ibsrq->events_completed, &srq->events_delivered);
 	pthread_cond_destroy(&srq->vsrq.srq.cond);
 	pthread_mutex_destroy(&srq->vsrq.srq.mutex);
 	free(srq->entry);

@@ -381,6 +381,41 @@ static void test_events(void)
 	case_end();
 }
 
+static void *poll_blindly(void *arg)
+{
+	struct ibv_wc wc[4];
+
+	(void)arg;
+	while (!atomic_load(&stop))
+		ibv_poll_cq(pair.a.objs->cq[0], 4, wc);
+	return NULL;
+}
+
+/* Nothing that a poll has in its hands may go with the QP. */
+static void test_destroy_under_poll(void)
+{
+	struct ibv_sge sge = sge_at(&pair.a, 0, REGION_LEN, keys_a.lkey);
+	struct ibv_send_wr wr = wr_make(0, IBV_WR_RDMA_WRITE, &sge, &pair.b, 0, keys_b.rkey);
+	int round, i, rounds = opts.quick ? 20 : 200;
+	pthread_t thread;
+
+	case_begin("QPs reset and destroyed with work in flight while a thread polls their CQ");
+	atomic_store(&stop, false);
+	if (pthread_create(&thread, NULL, poll_blindly, NULL))
+		die("pthread_create");
+	for (round = 0; round < rounds && !case_failed(); round++) {
+		qp_connected(CHURN_QP, 0);
+		for (i = 0; i < DEPTH_WR; i++)
+			EXPECT_OK(post_one(pair.a.objs->qp[CHURN_QP], &wr));
+		if (round & 1)
+			EXPECT_OK(end_qp_to(&pair.a, CHURN_QP, IBV_QPS_RESET));
+		qp_gone(CHURN_QP);
+	}
+	atomic_store(&stop, true);
+	pthread_join(thread, NULL);
+	case_end();
+}
+
 int main(int argc, char **argv)
 {
 	opts_parse(argc, argv, "threads on shared objects", NULL);
@@ -391,6 +426,7 @@ int main(int argc, char **argv)
 	test_one_poller();
 	test_churn();
 	test_events();
+	test_destroy_under_poll();
 	pair_close(&pair);
 	return report();
 }
