@@ -272,6 +272,8 @@ struct bond_qp {
 	struct sq_wr *sq;
 	uint32_t max_send_sge;
 	bool fenced;				/* error, and every path was told */
+	bool error_told;			/* a WR was reported with an error */
+	uint8_t error_status;			/* the first failure's; 0 where the QP was taken to ERR */
 	uint32_t error_seq;			/* the oldest WR that failed */
 	struct ibv_sge *sq_sge;			/* max_send_sge for each entry of sq */
 	char *sq_inline;			/* max_inline_data for each entry of sq */

@@ -96,6 +96,7 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 		qp->error_seq = seq;
 	if (!qp->error) {
 		qp->error = true;
+		qp->error_status = status;
 		qp->busy |= BUSY_STATE;
 		bond_peer_error(qp);
 	}

@@ -56,7 +56,8 @@ static void qp_forget(struct bond_qp *qp)
 	qp->hold_head = qp->hold_tail = 0;
 	qp->hold_blockers = 0;
 	qp->sq_head = qp->sq_scan = qp->sq_tail;
-	qp->error = qp->fenced = false;
+	qp->error = qp->fenced = qp->error_told = false;
+	qp->error_status = IBV_WC_SUCCESS;
 	qp->spreading = false;
 	qp->sync_left = qp->doubt_left = 0;
 	qp->off_lead = qp->lead_due = 0;

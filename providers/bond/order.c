@@ -442,7 +442,8 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	case PLAN_WAIT:
 		return spread_wait(qp);
 	case PLAN_REBALANCE:
-		return START_DRAIN;
+		/* Where nothing is to come that could end the wait, do not begin it. */
+		return drained(qp) ? START_LEAD : START_DRAIN;
 	}
 	if (!spread_fits(qp, wr, seq, cut, n))
 		return spread_wait(qp);

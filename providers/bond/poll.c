@@ -51,6 +51,22 @@ static inline bool qp_reportable(struct bond_qp *qp)
 	return false;
 }
 
+/*
+ * One failure, then flushed ones. Where a peer is gone every path says so of whatever it carries,
+ * a tail behind younger bodies; on one NIC it is the oldest WR that is told.
+ */
+static enum ibv_wc_status __attribute__((noinline)) report_error(struct bond_qp *qp,
+								 enum ibv_wc_status status)
+{
+	bool retries = qp->error_status == IBV_WC_RETRY_EXC_ERR ||
+		       qp->error_status == IBV_WC_RNR_RETRY_EXC_ERR;
+
+	if (qp->error_told)
+		return IBV_WC_WR_FLUSH_ERR;
+	qp->error_told = true;
+	return status == IBV_WC_WR_FLUSH_ERR && retries ? qp->error_status : status;
+}
+
 static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 {
 	const struct sq_wr *wr = &qp->sq[qp->sq_scan++ & qp->sq_mask];
@@ -58,7 +74,7 @@ static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 	/* The silent ones before it have their room back only now, as on a NIC. */
 	qp->sq_head = qp->sq_scan;
 	wc->wr_id = wr->wr_id;
-	wc->status = wr->status;
+	wc->status = unlikely(wr->status) ? report_error(qp, wr->status) : IBV_WC_SUCCESS;
 	wc->opcode = wc_opcode[wr->opcode];
 	wc->vendor_err = wr->vendor_err;
 	wc->byte_len = opcode_is_sync(wr->opcode) ? wr->len : 0;

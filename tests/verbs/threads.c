@@ -287,7 +287,8 @@ static void *churn(void *arg)
 	struct end_keys keys;
 	struct ibv_send_wr wr;
 
-	while (!atomic_load(&stop) && !case_failed()) {
+	/* At least once, however late the thread starts. */
+	do {
 		MUST(end_mr_reg(&pair.a, CHURN_MR, 0, THREADS * (uint64_t)REGION_LEN, REGION_LEN,
 				ALL_ACCESS, &keys));
 		MUST(end_cq_create(&pair.a, CHURN_CQ, DEPTH_WR));
@@ -303,7 +304,7 @@ static void *churn(void *arg)
 		qp_gone(CHURN_QP);
 		MUST(end_cq_destroy(&pair.a, CHURN_CQ));
 		MUST(end_mr_dereg(&pair.a, CHURN_MR));
-	}
+	} while (!atomic_load(&stop) && !case_failed());
 	return NULL;
 }
 
