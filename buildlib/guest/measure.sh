@@ -62,6 +62,14 @@ iterations() {
 	echo $n
 }
 
+# depth SIZE: operations in flight; 2 MiB and more, so that a rail's round trip is hidden, and few
+# enough that its 8 MB of queue hold them.
+depth() {
+	if [ "$1" -le 65536 ]; then echo 32
+	elif [ "$1" -le 1048576 ]; then echo 8
+	else echo 4; fi
+}
+
 bandwidth() { # bandwidth TOPOLOGY
 	local topology=$1 op size device mbit total=0 i line
 	for mbit in ${rates[$topology]}; do total=$((total + mbit)); done
@@ -70,7 +78,7 @@ bandwidth() { # bandwidth TOPOLOGY
 			for device in rxa0 bond0; do
 				mbit=${rates[$topology]%% *}
 				[ $device = rxa0 ] || mbit=$total
-				local options=(-s "$size" -n "$(iterations "$size" "$mbit")" -t 4)
+				local options=(-s "$size" -n "$(iterations "$size" "$mbit")" -t "$(depth "$size")")
 				[ $op = write ] || options+=(-o 4)
 				progress "${op^^} $(size_text "$size") on $device"
 				line=$(for ((i = 0; i < repeats; i++)); do

@@ -131,6 +131,25 @@ static bool bond_match_device(struct verbs_sysfs_dev *dev)
 	return false;
 }
 
+/* Options that are read and have no effect yet: nobody should rely on them unknowingly. */
+static void options_check(void)
+{
+	int i;
+
+	for (i = 0; i < config.num_bonds; i++) {
+		const struct bond_config *cfg = &config.bonds[i];
+
+		if (cfg->ordering == CONFIG_ORDERING_STRICT)
+			bond_warn("%s: ordering = strict is not there yet; memory is what you get",
+				  cfg->name);
+		if (cfg->mode == CONFIG_MODE_BACKUP)
+			bond_warn("%s: mode = backup uses the primary alone and fails over to nobody yet",
+				  cfg->name);
+		if (cfg->split_send == CONFIG_SPLIT_SEND_ALWAYS)
+			bond_warn("%s: split_send has no effect yet: no SEND is split", cfg->name);
+	}
+}
+
 static void primaries_check(void)
 {
 	int i;
@@ -210,6 +229,7 @@ __attribute__((constructor)) static void bond_register(void)
 		return;
 	}
 	primaries_check();
+	options_check();
 	match_table_fill();
 	verbs_register_driver(&bond_device_ops);
 }

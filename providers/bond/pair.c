@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "auth.h"
 #include "caps.h"
 #include "log.h"
 #include "objects.h"
@@ -194,7 +195,9 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 		goto err_close_path;
 	wire->member = member;
 	wire->qpn = mqp->qp_num;
-	wire->psn = rand() & 0xffffff;
+	if (auth_random(&wire->psn, sizeof(wire->psn)))
+		wire->psn = mqp->qp_num;
+	wire->psn &= 0xffffff;
 	qp->path[i].psn = wire->psn;
 	return 0;
 
