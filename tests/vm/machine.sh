@@ -23,6 +23,9 @@ perf ib_write_bw rxa0 rxb0 -s 65536 -n 30 --no-such-option >/run/perf 2>&1 && ex
 echo "in the guest" >/out/file
 exit 3
 SCRIPT
+# What the machine boots is fetched and built first, and may say so on standard error.
+"$(dirname "$vm")/vm-image" >"$work/image" 2>"$work/err" || fail "no image to boot"
+
 BOND_BUILD=$work "$vm" -t 100 -o "$work" "$work/script" "a  b" '$x"' >"$work/out" 2>"$work/err"
 status=$?
 [ $status = 3 ] || fail "exit status $status instead of the script's 3"
