@@ -42,9 +42,11 @@ pair() {
 # says. DEVICE_x is bond0 or a plain device, which then runs without the bond. perf_address is
 # where the client finds the server; options of one end only: perf_opts_a, perf_opts_b.
 perf_address=127.0.0.1
-perf_opts_a=() perf_opts_b=()
+# perf_pinned=1 gives each end a CPU of its own.
+perf_opts_a=() perf_opts_b=() perf_pinned=
 perf() {
 	local tool=$1 a=$2 b=$3 way_a=${BOND_WAY:-front} way_b=${BOND_WAY:-front} common
+	local pin_a=${perf_pinned:+taskset -c 0} pin_b=${perf_pinned:+taskset -c 1}
 	shift 3
 	[ "$a" = bond0 ] || way_a=none
 	[ "$b" = bond0 ] || way_b=none
@@ -54,8 +56,8 @@ perf() {
 	# as may happen on an emulated one, it says so and reports 0.00. That run is no measurement.
 	for ((tries = 0; tries < 5; tries++)); do
 		status=0
-		pair "BOND_WAY=$way_b exec on-b $tool -d $b $common ${perf_opts_b[*]}" \
-			"BOND_WAY=$way_a exec on-a $tool -d $a $common ${perf_opts_a[*]} $perf_address" \
+		pair "BOND_WAY=$way_b exec $pin_b on-b $tool -d $b $common ${perf_opts_b[*]}" \
+			"BOND_WAY=$way_a exec $pin_a on-a $tool -d $a $common ${perf_opts_a[*]} $perf_address" \
 			>$output 2>$output.errors || status=$?
 		grep -q '^Correlation coefficient' $output.errors || break
 	done
