@@ -112,6 +112,8 @@ struct mcq {
 	int room;				/* pieces that may be in flight towards it */
 	atomic_int due;				/* pieces in flight towards it */
 	bool armed;
+	struct mcq *fired_next;			/* in the progress thread's list, see there */
+	bool fired;
 };
 
 struct bond_cq {
@@ -297,6 +299,7 @@ struct bond_qp {
 	struct sched sched;
 	struct rkey_cache rkeys;
 	uint32_t peer_access;			/* the peer's QP's IBV_ACCESS_* */
+	uint64_t pd_id;				/* of its PD, see pd.c */
 	struct qp_stats stats;
 	/* the application's receive queue */
 	struct bond_lock rq_lock;
@@ -372,6 +375,12 @@ static inline struct bond_srq *to_bond_srq(struct ibv_srq *srq)
 static inline struct bond_qp *to_bond_qp(struct ibv_qp *qp)
 {
 	return bond_container_of(qp, struct bond_qp, vqp.qp);
+}
+
+/* The SGEs of sq[seq]. */
+static inline struct ibv_sge *sq_sges(const struct bond_qp *qp, uint32_t seq)
+{
+	return &qp->sq_sge[(size_t)(seq & qp->sq_mask) * qp->max_send_sge];
 }
 
 static inline struct ibv_context *bond_primary(struct bond_context *bctx)

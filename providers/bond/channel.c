@@ -163,12 +163,11 @@ void bond_cq_notify(struct bond_cq *cq)
 	evpipe_write(cq->channel->wr_fd, &event, sizeof(event));
 }
 
-void bond_cq_fired(struct mcq *mcq)
+void bond_cq_look(struct mcq *mcq)
 {
 	struct bond_cq *cq = mcq->owner;
 	bool primary = mcq == &cq->mcq[0];
 
-	bond_lock(&cq->lock);
 	mcq->armed = false;
 	bond_cq_progress(cq);
 	if (cq->armed) {
@@ -186,5 +185,4 @@ void bond_cq_fired(struct mcq *mcq)
 	 */
 	if (!cq->armed_solicited || primary)
 		bond_cq_notify(cq);
-	bond_unlock(&cq->lock);
 }

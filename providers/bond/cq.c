@@ -43,13 +43,15 @@ static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int co
 	return 0;
 }
 
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
+
 struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 {
 	struct mcq fresh, *mcq = &cq->mcq[i];
 	int err = 0;
 
-	/* Only the control thread and create_qp come here, one at a time by the context's lock. */
-	pthread_mutex_lock(&cq->bctx->lock);
+	/* Not the context's lock: an application may hold the CQ's, in start_poll, and want that. */
+	pthread_mutex_lock(&open_lock);
 	if (!mcq->cq) {
 		struct bond_cq shell = { .bctx = cq->bctx, .channel = cq->channel };
 
@@ -64,12 +66,12 @@ struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 			mcq->cq->cq_context = mcq;
 			if (i >= cq->nmcqs)
 				cq->nmcqs = i + 1;
-			bond_unlock(&cq->lock);
 			if (cq->channel)
-				bond_cq_fired(mcq);
+				bond_cq_look(mcq);
+			bond_unlock(&cq->lock);
 		}
 	}
-	pthread_mutex_unlock(&cq->bctx->lock);
+	pthread_mutex_unlock(&open_lock);
 	if (err) {
 		errno = err;
 		return NULL;
@@ -222,6 +224,7 @@ static int cq_close_mcqs(struct bond_cq *cq)
 	ret = ibv_destroy_cq(cq->mcq[0].cq);
 	if (ret)
 		return ret;
+	progress_forget_cq(cq);
 	while (--cq->nmcqs)
 		if (cq->mcq[cq->nmcqs].cq)
 			ibv_destroy_cq(cq->mcq[cq->nmcqs].cq);

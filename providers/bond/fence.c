@@ -55,6 +55,8 @@ static void path_fence(struct path *path)
 	if (ibv_post_send(path->mqp, &beacon, &bad) || bad) {
 		mcq_due_sub(path->mcq);
 		path_flush(path);
+		/* No completion of the member's will say so. */
+		bond_qp_attention(path->qp);
 	}
 }
 

@@ -49,20 +49,28 @@ static struct lkey_node *lkey_node(struct lkey_table *table, uint32_t lkey)
 	return node;
 }
 
-unsigned int lkey_check(struct lkey_table *table, const struct ibv_sge *sge, uint64_t pd_id,
-			bool write)
+static bool lkey_takes(const struct lkey_node *node, const struct ibv_sge *sge, uint64_t pd_id,
+		       bool write)
+{
+	return node && node->pd_id == pd_id && sge->addr >= node->addr &&
+	       sge->length <= node->length &&
+	       sge->addr - node->addr <= node->length - sge->length && (!write || node->writable);
+}
+
+bool lkey_check(struct lkey_table *table, const struct ibv_sge *sge, unsigned int num_sge,
+		uint64_t pd_id, bool write, unsigned int nmembers)
 {
 	const struct lkey_node *node;
-	unsigned int nkeys = 0;
+	bool good = true;
+	unsigned int i;
 
 	bond_lock(&table->lock);
-	node = lkey_node(table, sge->lkey);
-	if (node && node->pd_id == pd_id && sge->addr >= node->addr &&
-	    sge->length <= node->length &&
-	    sge->addr - node->addr <= node->length - sge->length && (!write || node->writable))
-		nkeys = node->nkeys;
+	for (i = 0; i < num_sge && good; i++) {
+		node = lkey_node(table, sge[i].lkey);
+		good = lkey_takes(node, &sge[i], pd_id, write) && node->nkeys >= nmembers;
+	}
 	bond_unlock(&table->lock);
-	return nkeys;
+	return good;
 }
 
 bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key)

@@ -43,11 +43,10 @@ struct rkey_cache {
 void lkey_add(struct lkey_table *table, struct lkey_node *node);
 void lkey_del(struct lkey_table *table, struct lkey_node *node);
 /*
- * Would the primary take this SGE from a QP of that PD, @write: to deliver into? And how many
- * members know the region? 0: no.
+ * Would each of @nmembers members take these SGEs from a QP of that PD, @write: to deliver into?
  */
-unsigned int lkey_check(struct lkey_table *table, const struct ibv_sge *sge, uint64_t pd_id,
-			bool write);
+bool lkey_check(struct lkey_table *table, const struct ibv_sge *sge, unsigned int num_sge,
+		uint64_t pd_id, bool write, unsigned int nmembers);
 /* false: no such lkey, or none for that member. */
 bool lkey_find(struct lkey_table *table, uint32_t lkey, unsigned int member, uint32_t *key);
 

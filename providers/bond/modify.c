@@ -81,6 +81,7 @@ static int modify_reset(struct bond_qp *qp, struct ibv_qp_attr *attr, int mask)
 	bond_peer_down(qp);
 	pthread_mutex_lock(&qp->lock);
 	was = bond_qp_quiet(qp);
+	bond_qp_take_srq(qp);
 	ret = ibv_modify_qp(qp->path[0].mqp, attr, mask);
 	if (ret)
 		bond_qp_unquiet(qp, was);

@@ -96,18 +96,36 @@ unsigned int bond_mr_list(uint64_t pd_id, uint32_t *rkeys, unsigned int max)
 	return n;
 }
 
+/* What is to be registered, on each member alike. */
+struct mr_source {
+	enum ibv_mr_type type;
+	void *addr;			/* IBV_MR_TYPE_MR */
+	uint64_t offset;		/* IBV_MR_TYPE_DMABUF_MR */
+	int fd;
+	size_t length;
+	uint64_t iova;
+	int access;
+};
+
+static struct ibv_mr *mmr_reg(struct ibv_pd *mpd, const struct mr_source *from)
+{
+	if (from->type == IBV_MR_TYPE_DMABUF_MR)
+		return ibv_reg_dmabuf_mr(mpd, from->offset, from->length, from->iova, from->fd,
+					 from->access);
+	return ibv_reg_mr_iova2(mpd, from->addr, from->length, from->iova, from->access);
+}
+
 /* The primary's rkey must not be one that a peer may still hold with other members' old keys. */
-static struct ibv_mr *mr_reg_primary(struct bond_pd *pd, void *addr, size_t length, uint64_t iova,
-				     int access)
+static struct ibv_mr *mmr_reg_primary(struct bond_pd *pd, const struct mr_source *from)
 {
 	struct ibv_mr *held[WITHDRAWN_TRIES], *mmr;
 	unsigned int nheld = 0;
 
-	mmr = ibv_reg_mr_iova2(pd->mpd[0], addr, length, iova, access);
-	while (mmr && nheld < WITHDRAWN_TRIES && (access & REMOTE_RIGHTS) &&
+	mmr = mmr_reg(pd->mpd[0], from);
+	while (mmr && nheld < WITHDRAWN_TRIES && (from->access & REMOTE_RIGHTS) &&
 	       bond_peer_key_withdrawing(mmr->rkey, pd->id)) {
 		held[nheld++] = mmr;
-		mmr = ibv_reg_mr_iova2(pd->mpd[0], addr, length, iova, access);
+		mmr = mmr_reg(pd->mpd[0], from);
 	}
 	while (nheld)
 		ibv_dereg_mr(held[--nheld]);
@@ -136,13 +154,12 @@ static void mr_take_keys(struct bond_mr *mr, enum ibv_mr_type type, int access)
 	mr->vmr.access = access;
 }
 
-struct ibv_mr *bond_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t hca_va,
-			   int access)
+static struct ibv_mr *mr_register(struct ibv_pd *ibpd, const struct mr_source *from)
 {
 	struct bond_pd *pd = bond_pd_real(ibpd);
 	struct bond_mr *mr = calloc(1, sizeof(*mr));
 	/* On-demand paging is the primary's alone (design 2). */
-	unsigned int n = access & IBV_ACCESS_ON_DEMAND ? 1 : pd->nmembers;
+	unsigned int n = from->access & IBV_ACCESS_ON_DEMAND ? 1 : pd->nmembers;
 	int err;
 
 	if (!mr) {
@@ -152,16 +169,15 @@ struct ibv_mr *bond_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uint6
 	while (mr->nmembers < n) {
 		unsigned int i = mr->nmembers;
 
-		mr->mmr[i] = i ? ibv_reg_mr_iova2(pd->mpd[i], addr, length, hca_va, access) :
-				 mr_reg_primary(pd, addr, length, hca_va, access);
+		mr->mmr[i] = i ? mmr_reg(pd->mpd[i], from) : mmr_reg_primary(pd, from);
 		if (!mr->mmr[i])
 			goto err_dereg_mmrs;
 		mr->nmembers++;
 	}
 	mr->pd_id = pd->id;
-	mr->iova = hca_va;
-	mr->length = length;
-	mr_take_keys(mr, IBV_MR_TYPE_MR, access);
+	mr->iova = from->iova;
+	mr->length = from->length;
+	mr_take_keys(mr, from->type, from->access);
 	mr_publish(mr, to_bond_context(pd->pd.context));
 	return &mr->vmr.ibv_mr;
 
@@ -173,38 +189,22 @@ err_dereg_mmrs:
 	return NULL;
 }
 
+struct ibv_mr *bond_reg_mr(struct ibv_pd *ibpd, void *addr, size_t length, uint64_t hca_va,
+			   int access)
+{
+	struct mr_source from = { .type = IBV_MR_TYPE_MR, .addr = addr, .length = length,
+				  .iova = hca_va, .access = access };
+
+	return mr_register(ibpd, &from);
+}
+
 struct ibv_mr *bond_reg_dmabuf_mr(struct ibv_pd *ibpd, uint64_t offset, size_t length,
 				  uint64_t iova, int fd, int access)
 {
-	struct bond_pd *pd = bond_pd_real(ibpd);
-	struct bond_mr *mr = calloc(1, sizeof(*mr));
-	int err;
+	struct mr_source from = { .type = IBV_MR_TYPE_DMABUF_MR, .offset = offset, .fd = fd,
+				  .length = length, .iova = iova, .access = access };
 
-	if (!mr) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	while (mr->nmembers < pd->nmembers) {
-		unsigned int i = mr->nmembers;
-
-		mr->mmr[i] = ibv_reg_dmabuf_mr(pd->mpd[i], offset, length, iova, fd, access);
-		if (!mr->mmr[i])
-			goto err_dereg_mmrs;
-		mr->nmembers++;
-	}
-	mr->pd_id = pd->id;
-	mr->iova = iova;
-	mr->length = length;
-	mr_take_keys(mr, IBV_MR_TYPE_DMABUF_MR, access);
-	mr_publish(mr, to_bond_context(pd->pd.context));
-	return &mr->vmr.ibv_mr;
-
-err_dereg_mmrs:
-	err = errno;
-	mr_dereg_mmrs(mr, 0);
-	free(mr);
-	errno = err;
-	return NULL;
+	return mr_register(ibpd, &from);
 }
 
 struct ibv_mr *bond_alloc_null_mr(struct ibv_pd *ibpd)

@@ -77,8 +77,8 @@ void bond_cq_event(struct ibv_cq *cq);
 int bond_channel_get(struct bond_context *bctx, struct bond_cq *cq,
 		     struct ibv_comp_channel *channel);
 void bond_channel_put(struct bond_context *bctx, struct bond_cq *cq);
-/* Progress thread: an armed member CQ fired. */
-void bond_cq_fired(struct mcq *mcq);
+/* CQ lock held: an armed member CQ fired, or is new. */
+void bond_cq_look(struct mcq *mcq);
 /* CQ lock held: wake the application if it asked for it and there is something to see. */
 void bond_cq_notify(struct bond_cq *cq);
 
@@ -99,6 +99,12 @@ struct ibv_qp *bond_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
 struct ibv_qp *bond_create_qp_ex(struct ibv_context *ctx, struct ibv_qp_init_attr_ex *attr);
 int bond_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 		  struct ibv_qp_init_attr *init_attr);
+/*
+ * Before a QP is destroyed or RESET: with it a member drops the completions that nobody has polled,
+ * and the tags of the receives among them would be lost to the SRQ. So they are taken, as far as
+ * there is room; those of other QPs wait in the CQ's own queue.
+ */
+void bond_qp_take_srq(struct bond_qp *qp);
 int bond_destroy_qp(struct ibv_qp *qp);
 int bond_query_qp_data_in_order(struct ibv_qp *qp, enum ibv_wr_opcode op, uint32_t flags);
 int bond_attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);

@@ -5,6 +5,7 @@
 #include "clock.h"
 #include "objects.h"
 #include "order.h"
+#include "overlap.h"
 #include "path.h"
 #include "peer.h"
 #include "progress.h"
@@ -16,11 +17,6 @@ enum start {
 	START_LEAD,		/* not to be spread: take the lead */
 	START_DOUBT,		/* the same, because it may well fail */
 };
-
-static struct ibv_sge *wr_sges(struct bond_qp *qp, uint32_t seq)
-{
-	return &qp->sq_sge[(size_t)(seq & qp->sq_mask) * qp->max_send_sge];
-}
 
 /* Are pieces of WRs before @seq under way on other paths than the lead? */
 static bool off_lead_before(const struct bond_qp *qp, uint32_t seq)
@@ -55,100 +51,11 @@ static bool wr_is_sync(const struct bond_qp *qp, const struct sq_wr *wr)
 	       (wr->opcode != IBV_WR_RDMA_READ || wr->len < qp->stripe_above);
 }
 
-/* How many bytes at its remote address a WR touches. */
-static uint32_t wr_remote_len(const struct sq_wr *wr)
-{
-	switch (wr->opcode) {
-	case IBV_WR_RDMA_WRITE:
-	case IBV_WR_RDMA_WRITE_WITH_IMM:
-	case IBV_WR_RDMA_READ:
-		return wr->len;
-	case IBV_WR_ATOMIC_CMP_AND_SWP:
-	case IBV_WR_ATOMIC_FETCH_AND_ADD:
-		return sizeof(uint64_t);
-	default:
-		return 0;
-	}
-}
-
-/* ---- slots ---- */
-
-static void track_local(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
-			unsigned int path, bool add)
-{
-	const struct ibv_sge *sge = wr_sges(qp, piece->seq);
-	uint64_t skip = piece->off, left = piece->len;
-	unsigned int i;
-
-	for (i = 0; i < wr->num_sge && left; i++) {
-		uint64_t len;
-
-		if (skip >= sge[i].length) {
-			skip -= sge[i].length;
-			continue;
-		}
-		len = sge[i].length - skip < left ? sge[i].length - skip : left;
-		if (add)
-			slot_add(qp->local_slots, sge[i].addr + skip, len, path);
-		else
-			slot_sub(qp->local_slots, sge[i].addr + skip, len);
-		left -= len;
-		skip = 0;
-	}
-}
-
-/* Would the piece deliver where a READ on another path still delivers? */
-static bool local_conflict(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint64_t off,
-			   uint64_t len, unsigned int path)
-{
-	const struct ibv_sge *sge = wr_sges(qp, seq);
-	unsigned int i;
-
-	for (i = 0; i < wr->num_sge && len; i++) {
-		uint64_t part;
-
-		if (off >= sge[i].length) {
-			off -= sge[i].length;
-			continue;
-		}
-		part = sge[i].length - off < len ? sge[i].length - off : len;
-		if (!slot_check(qp->local_slots, sge[i].addr + off, part, path))
-			return true;
-		len -= part;
-		off = 0;
-	}
-	return false;
-}
-
-static void order_track(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
-			unsigned int path)
-{
-	/* A small WRITE and the like on the lead is found by lead_touches(). */
-	if (!qp->spreading ||
-	    (piece->flags & PIECE_WHOLE && wr->len < qp->stripe_above &&
-	     wr->opcode != IBV_WR_RDMA_READ))
-		return;
-	piece->flags |= PIECE_TRACKED;
-	if (piece->len)
-		slot_add(qp->slots, piece->raddr, piece->len, path);
-	if (wr->opcode == IBV_WR_RDMA_READ)
-		track_local(qp, wr, piece, path, true);
-}
-
-void order_untrack(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
-		   unsigned int path)
-{
-	if (piece->len)
-		slot_sub(qp->slots, piece->raddr, piece->len);
-	if (wr->opcode == IBV_WR_RDMA_READ)
-		track_local(qp, wr, piece, path, false);
-}
-
 /* A piece that the scheduler counts went into a path's queue. */
 static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
 			 struct path *path, uint64_t now_ns)
 {
-	order_track(qp, wr, piece, path->index);
+	overlap_add(qp, wr, piece, path->index);
 	sched_posted(&qp->sched, path->index, piece->len, now_ns);
 	path->pieces++;
 	path->bytes += piece->len;
@@ -187,27 +94,6 @@ static void hold_drop(struct bond_qp *qp, uint32_t i)
 }
 
 /*
- * Does the WR touch what a held tail, of those before @end in the queue, has still to write? By
- * bytes: ib_write_bw reuses its buffer. Its own tail queues up behind theirs.
- */
-static bool hold_overlaps(const struct bond_qp *qp, const struct sq_wr *wr, uint32_t end)
-{
-	uint64_t first = wr->raddr, last = wr->raddr + wr->len - BOND_TAIL_BYTES - 1;
-	uint32_t i;
-
-	for (i = qp->hold_head; i != end; i++) {
-		const struct hold *hold = &qp->hold[i & qp->sq_mask];
-		const struct sq_wr *held = &qp->sq[hold->seq & qp->sq_mask];
-		uint64_t held_end = held->raddr + held->len;
-
-		if (hold->kind == HOLD_TAIL && first < held_end &&
-		    last >= held_end - BOND_TAIL_BYTES)
-			return true;
-	}
-	return false;
-}
-
-/*
  * May the WR go although tails before @end in the queue are held? Large WRITEs pass those that they
  * do not touch, or else a deep queue would be as slow as a shallow one.
  */
@@ -216,7 +102,7 @@ static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr, uin
 	if (wr->opcode != IBV_WR_RDMA_WRITE || wr->len < qp->stripe_above ||
 	    wr->send_flags & (IBV_SEND_FENCE | IBV_SEND_INLINE))
 		return false;
-	return !hold_overlaps(qp, wr, end);
+	return !overlap_held(qp, wr, end);
 }
 
 /* ---- the lead ---- */
@@ -251,7 +137,7 @@ static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_
 		return true;
 	if (!off_lead_before(qp, seq))
 		return wr->opcode != IBV_WR_RDMA_READ ||
-		       !local_conflict(qp, wr, seq, 0, wr->len, 0);
+		       !overlap_local(qp, wr, seq, 0, wr->len, 0);
 	/* Only what goes by address alone may be ahead of work on other paths. */
 	if (!sized || wr->send_flags & IBV_SEND_FENCE || doubt)
 		return false;
@@ -261,7 +147,7 @@ static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_
 		return false;
 	if (wr->len && !slot_check(qp->slots, wr->raddr, wr->len, 0))
 		return false;
-	return wr->opcode != IBV_WR_RDMA_READ || !local_conflict(qp, wr, seq, 0, wr->len, 0);
+	return wr->opcode != IBV_WR_RDMA_READ || !overlap_local(qp, wr, seq, 0, wr->len, 0);
 }
 
 static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr, bool doubt)
@@ -290,7 +176,7 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 		piece->flags |= PIECE_DUE;
 		order_posted(qp, wr, piece, lead, clock_ns());
 	} else {
-		order_track(qp, wr, piece, 0);
+		overlap_add(qp, wr, piece, 0);
 	}
 	qp->stats.lead++;
 	path_push(lead);
@@ -302,35 +188,8 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 /* Will the local side of the WR stand, on every member? */
 static bool lkeys_good(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq)
 {
-	const struct ibv_sge *sge = wr_sges(qp, seq);
-	uint64_t pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
-	bool write = wr->opcode == IBV_WR_RDMA_READ;
-	unsigned int i;
-
-	for (i = 0; i < wr->num_sge; i++)
-		if (lkey_check(&qp->bctx->lkeys, &sge[i], pd_id, write) < qp->bctx->nmembers)
-			return false;
-	return true;
-}
-
-/*
- * Does a small WR that is under way on the lead touch what this one does? Those are in no slot; by
- * the bytes, in the lead's queue.
- */
-static bool lead_touches(const struct bond_qp *qp, const struct sq_wr *wr)
-{
-	const struct path *lead = &qp->path[0];
-	uint32_t i;
-
-	for (i = lead->head; i != lead->tail; i++) {
-		const struct piece *piece = &lead->ring[i & lead->mask];
-		const struct sq_wr *other = &qp->sq[piece->seq & qp->sq_mask];
-
-		if (!(piece->flags & PIECE_TRACKED) && other->raddr < wr->raddr + wr->len &&
-		    wr->raddr < other->raddr + wr_remote_len(other))
-			return true;
-	}
-	return false;
+	return lkey_check(&qp->bctx->lkeys, sq_sges(qp, seq), wr->num_sge, qp->pd_id,
+			  wr->opcode == IBV_WR_RDMA_READ, qp->bctx->nmembers);
 }
 
 /* The rkey of each path; false: not all known (yet). */
@@ -379,7 +238,7 @@ static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 		if (!order_room(&qp->path[cut[i].path], n))
 			return false;
 		if (wr->opcode == IBV_WR_RDMA_READ &&
-		    local_conflict(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
+		    overlap_local(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
 			return false;
 	}
 	return true;
@@ -434,7 +293,7 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	/* A bad key fails behind all that is older and ahead of all that is younger, if it fails. */
 	if (!spread_keys(qp, wr, seq, rkey))
 		return START_DOUBT;
-	if (lead_touches(qp, wr))
+	if (overlap_lead(qp, wr))
 		return START_LEAD;
 	switch (plan_cut(&op, qp->slots, &qp->sched, clock_ns(), cut, 2 * qp->npaths + 2, &n)) {
 	case PLAN_OK:

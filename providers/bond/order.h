@@ -27,9 +27,6 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 void order_fence(struct bond_qp *qp);
 /* The beacon came back: all that was in flight on @path has been heard of. */
 void order_beacon(struct path *path);
-/* A piece leaves the slots. */
-void order_untrack(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece,
-		   unsigned int path);
 /* The oldest WR that is not done; sq_tail: none. */
 uint32_t order_oldest(const struct bond_qp *qp);
 

@@ -88,7 +88,7 @@ void pair_describe(struct bond_qp *qp, struct wire_qp_desc *desc)
 	desc->max_dest_rd_atomic = qp->attr.max_dest_rd_atomic;
 	desc->access_flags = qp->attr.qp_access_flags;
 	desc->max_recv_wr = qp->max_recv_wr;
-	desc->pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
+	desc->pd_id = qp->pd_id;
 	for (i = 0; i < desc->nmembers; i++) {
 		struct wire_member *member = &desc->members[i];
 		struct ibv_port_attr port;

@@ -7,6 +7,7 @@
 #include "clock.h"
 #include "cq.h"
 #include "order.h"
+#include "overlap.h"
 #include "path.h"
 #include "progress.h"
 
@@ -49,8 +50,7 @@ static bool push_sges(struct push *push, const struct path *path, const struct p
 		      const struct sq_wr *wr)
 {
 	struct bond_qp *qp = path->qp;
-	const struct ibv_sge *from = &qp->sq_sge[(size_t)(piece->seq & qp->sq_mask) *
-						 qp->max_send_sge];
+	const struct ibv_sge *from = sq_sges(qp, piece->seq);
 	struct ibv_sge *to = &push->sge[push->nsge];
 	bool whole = piece->flags & PIECE_WHOLE;
 	uint64_t skip = piece->off, left = whole ? wr->len : piece->len;
@@ -206,7 +206,7 @@ static void piece_done(struct path *path, struct piece *piece, enum ibv_wc_statu
 	struct sq_wr *wr = &qp->sq[piece->seq & qp->sq_mask];
 
 	if (piece->flags & PIECE_TRACKED)
-		order_untrack(qp, wr, piece, path->index);
+		overlap_sub(qp, wr, piece);
 	if (piece->flags & PIECE_SYNC)
 		qp->sync_left--;
 	if (piece->flags & PIECE_DOUBT)

@@ -335,7 +335,7 @@ static int peer_key_lookup(void *cookie, uint32_t rkey, struct ctrl_key *key)
 
 	struct rkey_region region;
 
-	key->pd_id = bond_pd_real(qp->vqp.qp.pd)->id;
+	key->pd_id = qp->pd_id;
 	if (!bond_mr_region(key->pd_id, rkey, &region))
 		return ENOENT;
 	key->nkeys = region.nkeys;
@@ -350,7 +350,7 @@ static unsigned int peer_key_list(void *cookie, uint32_t *rkeys, unsigned int ma
 {
 	struct bond_qp *qp = cookie;
 
-	return bond_mr_list(bond_pd_real(qp->vqp.qp.pd)->id, rkeys, max);
+	return bond_mr_list(qp->pd_id, rkeys, max);
 }
 
 static void peer_key_learned(void *cookie, uint32_t rkey, const struct ctrl_key *key)

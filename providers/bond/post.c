@@ -96,7 +96,7 @@ static inline struct sq_wr *wr_take(struct bond_qp *qp, const struct ibv_send_wr
 static void wr_save(struct bond_qp *qp, struct sq_wr *to, const struct ibv_send_wr *wr)
 {
 	uint32_t slot = (qp->sq_tail - 1) & qp->sq_mask;
-	struct ibv_sge *sge = &qp->sq_sge[(size_t)slot * qp->max_send_sge];
+	struct ibv_sge *sge = sq_sges(qp, slot);
 	char *data = qp->sq_inline + (size_t)slot * qp->max_inline_data;
 	int i;
 

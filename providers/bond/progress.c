@@ -39,6 +39,7 @@ static struct {
 	int epoll_fd, wake_fd;
 	struct bond_context *contexts;
 	struct watch *watches;
+	struct mcq *fired;		/* whose event is still to be handled */
 	atomic_bool ticking;
 } progress = { .lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1 };
 
@@ -104,11 +105,54 @@ static bool tick_qp(struct bond_qp *qp)
 	return true;
 }
 
+static void fired_add(struct mcq *mcq)
+{
+	if (mcq->fired)
+		return;
+	mcq->fired = true;
+	mcq->fired_next = progress.fired;
+	progress.fired = mcq;
+}
+
+/*
+ * The application may have the lock for long, between ibv_start_poll() and ibv_end_poll(); the other
+ * CQs do not wait for it.
+ */
+static void fired_handle(void)
+{
+	struct mcq *mcq = progress.fired, *next;
+
+	progress.fired = NULL;
+	for (; mcq; mcq = next) {
+		next = mcq->fired_next;
+		mcq->fired = false;
+		if (bond_trylock(&mcq->owner->lock)) {
+			bond_cq_look(mcq);
+			bond_unlock(&mcq->owner->lock);
+		} else {
+			fired_add(mcq);
+		}
+	}
+	if (progress.fired)
+		atomic_store(&progress.ticking, true);
+}
+
+void progress_forget_cq(struct bond_cq *cq)
+{
+	struct mcq **at = &progress.fired;
+
+	while (*at)
+		if ((*at)->owner == cq)
+			*at = (*at)->fired_next;
+		else
+			at = &(*at)->fired_next;
+}
+
 static bool tick(void)
 {
 	struct bond_context *bctx;
 	struct bond_qp *qp;
-	bool held = false;
+	bool held = progress.fired;
 
 	for (bctx = progress.contexts; bctx; bctx = bctx->next) {
 		pthread_mutex_lock(&bctx->lock);
@@ -126,7 +170,7 @@ static void read_cq_events(struct ibv_comp_channel *channel)
 
 	while (!ibv_get_cq_event(channel, &cq, &context)) {
 		ibv_ack_cq_events(cq, 1);
-		bond_cq_fired(context);
+		fired_add(context);
 	}
 }
 
@@ -166,6 +210,7 @@ static void *progress_thread(void *arg)
 			break;
 		for (i = 0; i < n; i++)
 			handle(&event[i]);
+		fired_handle();
 		if (atomic_load(&progress.ticking)) {
 			idle = tick() ? 0 : idle + 1;
 			if (idle >= IDLE_TICKS) {
@@ -309,6 +354,7 @@ void progress_fork_child(void)
 	/* No thread came along, and the descriptors are the parent's business. */
 	progress.running = false;
 	progress.contexts = NULL;
+	progress.fired = NULL;
 	atomic_store(&progress.ticking, true);
 	if (progress.wake_fd >= 0) {
 		close(progress.wake_fd);

@@ -18,6 +18,8 @@ void progress_want(void);
 /* Between these two the thread touches no context, CQ or QP. No bond lock may be held. */
 void progress_stop_world(void);
 void progress_start_world(void);
+/* The CQ goes. Only between the two. */
+void progress_forget_cq(struct bond_cq *cq);
 /* For pthread_atfork(). */
 void progress_fork_child(void);
 

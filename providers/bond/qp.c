@@ -119,6 +119,7 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 	qp->kind = BOND_QP_RC;
 	qp->busy = BUSY_STATE;
 	qp->sq_sig_all = attr->sq_sig_all;
+	qp->pd_id = bond_pd_real(attr->pd)->id;
 	qp->stripe_above = cfg->stripe_above;
 	qp->order_below = cfg->order_below;
 	qp->ordering = cfg->ordering;
@@ -288,6 +289,17 @@ int bond_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 	return 0;
 }
 
+void bond_qp_take_srq(struct bond_qp *qp)
+{
+	struct bond_cq *cq = to_bond_cq(qp->vqp.qp.recv_cq);
+
+	if (!qp->vqp.qp.srq)
+		return;
+	bond_lock(&cq->lock);
+	bond_cq_progress(cq);
+	bond_unlock(&cq->lock);
+}
+
 int bond_destroy_qp(struct ibv_qp *ibqp)
 {
 	struct bond_qp *qp = to_bond_qp(ibqp);
@@ -301,6 +313,7 @@ int bond_destroy_qp(struct ibv_qp *ibqp)
 	progress_stop_world();
 	if (qp->kind == BOND_QP_RC)
 		was = bond_qp_quiet(qp);
+	bond_qp_take_srq(qp);
 	ret = ibv_destroy_qp(qp->path[0].mqp);
 	if (ret && qp->kind == BOND_QP_RC)
 		bond_qp_unquiet(qp, was);

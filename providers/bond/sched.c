@@ -15,9 +15,7 @@
  * idle too. If the measurement does not bear it out, what was known before holds again, and for a
  * while that grows with each failure nothing is raised, on any path.
  *
- * Never worse than the best path alone: two NICs behind one PCIe switch may do less together than
- * one. Rates do not show that, so now and then, after long rests, the total without a path is
- * compared with the total with it (trial_step()), and a path that does harm is benched.
+ * A path that does harm is benched: trial.c.
  *
  * A path not seen yet is believed to relate to the others by its weight. Where all that was seen
  * agrees with the weights within the accuracy of measuring, the weights are taken: equal NICs get
@@ -30,6 +28,8 @@
 
 #include <string.h>
 
+#include "trial.h"
+
 enum {
 	ODD_SAMPLES = 3,
 	LEARN_SAMPLES = 4,			/* a path is known with so many, or ... */
@@ -41,7 +41,7 @@ enum {
 };
 
 static const double MEMORY = 31.0 / 32;		/* what is left of the sum at each sample */
-static const double ODD_FACTOR = 1.5, NOISE = 0.06;
+static const double ODD_FACTOR = 1.5, NOISE = SCHED_NOISE;
 static const double DOUBT = 0.55;		/* accuracy of one sample; n: better by sqrt(n) */
 static const double DOUBT_PARTED = 0.25;	/* the same once the rates are not as weighted */
 static const double BUSY_IDLE = 0.04;		/* idle part of a window that is a measurement */
@@ -50,10 +50,6 @@ static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never meas
 static const double RAISE_SEEN = 2;		/* ... and of one that was */
 static const double RAISE_WORTH = 1.1;		/* what the next sample must show */
 static const double PROBE_NS = 10e9;
-static const uint64_t TRIAL_WAIT_NS = 60000000000, TRIAL_NS = 100000000;
-static const double TRIAL_COST = 200;		/* a first rest is so many times one phase */
-static const double TRIAL_GAIN = 1.03;		/* what benching a path must bring */
-static const double TRIAL_BUSY = 0.8;		/* paths with less to do prove nothing */
 
 void sched_init(struct sched *s)
 {
@@ -61,8 +57,7 @@ void sched_init(struct sched *s)
 	s->patience = SCHED_PATIENCE_MIN;
 	s->best_fit = 1;
 	s->raise_hold = RAISE_HOLD;
-	s->trial.wait_ns = TRIAL_WAIT_NS;
-	s->trial.until_ns = TRIAL_WAIT_NS;
+	trial_restart(s);
 }
 
 /* Of an estimate, relative to that of a single sample. */
@@ -106,7 +101,7 @@ static bool as_weighted(const struct sched *s)
 }
 
 /* From estimates to the rates that are used. */
-static void settle_rates(struct sched *s)
+void sched_settle_rates(struct sched *s)
 {
 	double estimate = 0, weight = 0, scale;
 	bool weighted = as_weighted(s);
@@ -125,32 +120,6 @@ static void settle_rates(struct sched *s)
 		p->rate = weighted || !(p->estimate > 0) ? p->weight * scale : p->estimate;
 		s->rate_sum += p->usable && !p->benched ? p->rate : 0;
 	}
-}
-
-static void trial_phase(struct sched *s, int phase, uint64_t ns, uint64_t bytes)
-{
-	struct sched_trial *t = &s->trial;
-
-	t->phase = phase;
-	if (phase == TRIAL_REST)
-		t->depth = 0;
-	t->from_ns = s->busy_ns;
-	t->from_moved = s->moved;
-	t->until_ns = s->busy_ns + ns;
-	t->until_moved = s->moved + bytes;
-	t->limit_ns = s->busy_ns + 4 * TRIAL_NS + (s->rate_sum > 0 ? 4 * bytes / s->rate_sum : 0);
-	for (unsigned int i = 0; i < s->npaths; i++)
-		s->path[i].trial_busy_ns = s->path[i].busy_ns;
-}
-
-/* With another set of paths what a trial found is void. */
-static void trial_restart(struct sched *s)
-{
-	for (unsigned int i = 0; i < s->npaths; i++)
-		s->path[i].benched = false;
-	s->num_benched = 0;
-	s->trial.wait_ns = TRIAL_WAIT_NS;
-	trial_phase(s, TRIAL_REST, TRIAL_WAIT_NS, 0);
 }
 
 void sched_path_start(struct sched *s, unsigned int path, double weight)
@@ -173,7 +142,7 @@ void sched_path_start(struct sched *s, unsigned int path, double weight)
 	s->regret = 0;
 	s->patience = SCHED_PATIENCE_MIN;
 	trial_restart(s);
-	settle_rates(s);
+	sched_settle_rates(s);
 }
 
 void sched_path_stop(struct sched *s, unsigned int path)
@@ -184,7 +153,7 @@ void sched_path_stop(struct sched *s, unsigned int path)
 	s->num_usable--;
 	s->regret = 0;
 	trial_restart(s);
-	settle_rates(s);
+	sched_settle_rates(s);
 }
 
 static void advance(struct sched *s, uint64_t now_ns)
@@ -256,7 +225,7 @@ static void raise_rate(struct sched *s, struct sched_path *p, double rate, doubl
 	p->raised_from = p->rate;
 	p->estimate = rate < p->rate * factor ? rate : p->rate * factor;
 	p->raised = p->estimate;
-	settle_rates(s);
+	sched_settle_rates(s);
 }
 
 /* Raising for nothing costs two new routes, so the next try waits much longer. */
@@ -293,7 +262,7 @@ static void take_sample(struct sched *s, struct sched_path *p)
 	if (p->samples >= LEARN_SAMPLES)
 		p->learn_bytes = 0;
 	p->estimate = p->sum_bytes / p->sum_ns;
-	settle_rates(s);
+	sched_settle_rates(s);
 }
 
 static bool another_sampled(const struct sched *s, const struct sched_path *p)
@@ -343,133 +312,6 @@ static void count_bytes(struct sched *s, struct sched_path *p, uint64_t bytes, d
 	p->skip_bytes -= bytes < p->skip_bytes ? bytes : p->skip_bytes;
 	if (!p->skip_bytes)
 		start_window(s, p);
-}
-
-/* Nothing is learned from paths that had not enough to do. */
-static bool trial_saturated(const struct sched *s)
-{
-	double least_ns = TRIAL_BUSY * (s->busy_ns - s->trial.from_ns);
-
-	for (unsigned int i = 0; i < s->npaths; i++) {
-		const struct sched_path *p = &s->path[i];
-
-		if (p->usable && !p->benched && p->busy_ns - p->trial_busy_ns < least_ns)
-			return false;
-	}
-	return true;
-}
-
-static double trial_speed(const struct sched_path *p)
-{
-	return p->estimate > 0 ? p->estimate : p->rate;
-}
-
-/* Whether another is as fast: the fastest path alone is the one to stay with. */
-static bool trial_can_do_without(const struct sched *s, unsigned int path)
-{
-	for (unsigned int i = 0; i < s->npaths; i++)
-		if (i != path && s->path[i].usable &&
-		    trial_speed(&s->path[i]) >= (1 - NOISE) * trial_speed(&s->path[path]))
-			return s->path[path].usable;
-	return false;
-}
-
-/* A benched path first, else one after the other. */
-static bool trial_pick(struct sched *s)
-{
-	struct sched_trial *t = &s->trial;
-
-	for (unsigned int i = 0; i < s->npaths; i++)
-		if (s->path[i].usable && s->path[i].benched) {
-			t->path = i;
-			return true;
-		}
-	for (unsigned int i = 0; i < s->npaths; i++) {
-		t->path = (t->path + 1) % s->npaths;
-		if (trial_can_do_without(s, t->path))
-			return true;
-	}
-	return false;
-}
-
-static void trial_flip(struct sched *s)
-{
-	struct sched_path *p = &s->path[s->trial.path];
-
-	p->benched = !p->benched;
-	s->num_benched += p->benched ? 1 : -1;
-	s->reroute = true;
-	settle_rates(s);
-}
-
-static double trial_rate(const struct sched *s)
-{
-	return (s->moved - s->trial.from_moved) / (double)(s->busy_ns - s->trial.from_ns);
-}
-
-/* In doubt with the path: benching one must be seen to help, taking it back need not. */
-static void trial_judge(struct sched *s)
-{
-	struct sched_trial *t = &s->trial;
-	double gain = trial_rate(s) / t->before;
-	bool sure = trial_saturated(s), keep;
-
-	if (s->path[t->path].benched)
-		keep = sure && gain > TRIAL_GAIN;
-	else
-		keep = !sure || gain > 1 / TRIAL_GAIN;
-	if (!keep)
-		trial_flip(s);
-	if (keep || t->wait_ns < 64 * TRIAL_WAIT_NS)
-		t->wait_ns = keep ? TRIAL_WAIT_NS : 4 * t->wait_ns;
-	trial_phase(s, TRIAL_REST, t->wait_ns, 0);
-}
-
-/* From rest to the measurement before, unless that would take long against the rest. */
-static void trial_begin(struct sched *s, uint64_t bytes)
-{
-	struct sched_trial *t = &s->trial;
-	double rest_ns = s->busy_ns - t->from_ns;
-	double need_ns = TRIAL_COST * (bytes / s->rate_sum + TRIAL_NS) * t->wait_ns / TRIAL_WAIT_NS;
-
-	if (need_ns > rest_ns)
-		t->until_ns = t->from_ns + need_ns;
-	else if (trial_pick(s))
-		trial_phase(s, TRIAL_BEFORE, TRIAL_NS, bytes);
-	else
-		trial_phase(s, TRIAL_REST, t->wait_ns, 0);
-}
-
-static void trial_step(struct sched *s)
-{
-	struct sched_trial *t = &s->trial;
-	uint64_t bytes;
-
-	if (s->in_flight > t->depth)
-		t->depth = s->in_flight;
-	if (s->busy_ns < t->until_ns || (s->moved < t->until_moved && s->busy_ns < t->limit_ns))
-		return;
-	bytes = t->depth + 16 * SCHED_WINDOW_BYTES;
-	switch (t->phase) {
-	case TRIAL_REST:
-		trial_begin(s, bytes);
-		break;
-	case TRIAL_BEFORE:
-		if (!trial_saturated(s)) {
-			trial_phase(s, TRIAL_REST, t->wait_ns, 0);
-			break;
-		}
-		t->before = trial_rate(s);
-		trial_flip(s);
-		trial_phase(s, TRIAL_CHANGE, 1, bytes);
-		break;
-	case TRIAL_CHANGE:
-		trial_phase(s, TRIAL_AFTER, TRIAL_NS, bytes);
-		break;
-	case TRIAL_AFTER:
-		trial_judge(s);
-		break;
-	}
 }
 
 static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)

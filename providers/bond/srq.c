@@ -103,33 +103,16 @@ err_free:
 
 struct ibv_srq *bond_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
-	struct ibv_srq_init_attr mattr = { .attr = attr->attr };
-	struct bond_srq *srq = calloc(1, sizeof(*srq));
-	int err;
+	struct ibv_srq_init_attr_ex ex = {
+		.srq_context = attr->srq_context, .attr = attr->attr, .pd = pd,
+		.comp_mask = IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+		.srq_type = IBV_SRQT_BASIC,
+	};
+	struct ibv_srq *srq = bond_create_srq_ex(pd->context, &ex);
 
-	if (!srq) {
-		errno = ENOMEM;
-		return NULL;
-	}
-	mattr.srq_context = srq;
-	srq->msrq = ibv_create_srq(bond_pd_real(pd)->mpd[0], &mattr);
-	if (!srq->msrq) {
-		err = errno;
-		goto err_free;
-	}
-	err = srq_entries(srq, mattr.attr.max_wr);
-	if (err)
-		goto err_destroy_msrq;
-	attr->attr = mattr.attr;
-	srq_init(srq, pd->context, pd, attr->srq_context);
-	return &srq->vsrq.srq;
-
-err_destroy_msrq:
-	ibv_destroy_srq(srq->msrq);
-err_free:
-	free(srq);
-	errno = err;
-	return NULL;
+	if (srq)
+		attr->attr = ex.attr;
+	return srq;
 }
 
 int bond_modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *attr, int mask)
