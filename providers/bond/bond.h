@@ -229,6 +229,8 @@ struct path {
 	uint32_t mask, depth_wr;
 	struct piece *ring;
 	bool broken;				/* saw an error, or was taken to ERR; or never made */
+	bool beacon;				/* the one that order_beacon() waits for is under way */
+	uint32_t beacon_id;			/* which, so that one from before a RESET is not it */
 	uint32_t psn;				/* the first that this side sends */
 	uint64_t pieces, bytes;			/* of spread WRs, since the path was opened */
 	uint32_t weight;			/* Mbit/s, of the slower end */
@@ -326,7 +328,7 @@ struct bond_qp {
 
 /* wr_ids that go to a member; a send's is the piece's place in its path's ring. */
 #define BOND_WRID_RECV (1ull << 63)
-#define BOND_WRID_BEACON (1ull << 62)
+#define BOND_WRID_BEACON (1ull << 62)	/* and the path's beacon_id */
 
 enum bond_busy {
 	BUSY_STATE = 1 << 0,			/* not in RTS, or in error */

@@ -3,11 +3,15 @@
  * Completion events. The members' CQs report to private channels that the progress thread reads; it
  * takes the completions in and wakes the application where there is something that a poll would
  * return. For that the descriptor of the application's channel is made a pipe at its first CQ
- * (dup2, so that the number stays), and given back at the last.
+ * (dup3, so that the number stays). It stays one when the last CQ goes, since a thread may be
+ * waiting on it for the next; libibverbs does not say when the application destroys a channel, so the
+ * writing end is closed once nobody can read.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <rdma/ib_user_verbs.h>
@@ -22,53 +26,76 @@ struct bond_channel {
 	struct bond_channel *next;
 	struct ibv_comp_channel *channel;
 	unsigned int cqs;
-	int saved_fd;			/* what the kernel made */
 	int wr_fd;
+	ino_t pipe_ino;
 };
 
 static int channel_open(struct bond_channel *bch)
 {
 	int fd = bch->channel->fd, flags, pipe_fd[2], err;
 	struct epoll_seats *seats;
+	struct stat st;
 
 	flags = fcntl(fd, F_GETFL);
-	bch->saved_fd = fcntl(fd, F_DUPFD_CLOEXEC, 0);
-	if (flags < 0 || bch->saved_fd < 0)
+	if (flags < 0 || pipe2(pipe_fd, O_CLOEXEC))
 		return errno;
-	if (pipe2(pipe_fd, O_CLOEXEC)) {
-		err = errno;
-		goto err_close_saved;
-	}
 	fcntl(pipe_fd[1], F_SETFL, O_NONBLOCK);
+	fcntl(pipe_fd[0], F_SETFL, flags & O_NONBLOCK);
+	if (fstat(pipe_fd[0], &st)) {
+		err = errno;
+		goto err_close_pipe;
+	}
 	seats = epoll_leave(fd);
 	err = dup3(pipe_fd[0], fd, O_CLOEXEC) < 0 ? errno : 0;
 	epoll_return(seats, fd);
 	if (err)
 		goto err_close_pipe;
-	fcntl(fd, F_SETFL, flags & O_NONBLOCK);
 	close(pipe_fd[0]);
 	bch->wr_fd = pipe_fd[1];
+	bch->pipe_ino = st.st_ino;
 	return 0;
 
 err_close_pipe:
 	close(pipe_fd[0]);
 	close(pipe_fd[1]);
-err_close_saved:
-	close(bch->saved_fd);
 	return err;
 }
 
-static void channel_close(struct bond_channel *bch)
+/* A channel may have been destroyed and another made in its place. */
+static bool channel_is(const struct bond_channel *bch, const struct ibv_comp_channel *channel)
 {
-	int flags = fcntl(bch->channel->fd, F_GETFL);
-	struct epoll_seats *seats = epoll_leave(bch->channel->fd);
+	struct stat st;
 
-	dup3(bch->saved_fd, bch->channel->fd, O_CLOEXEC);
-	epoll_return(seats, bch->channel->fd);
-	if (flags >= 0)
-		fcntl(bch->channel->fd, F_SETFL, flags & O_NONBLOCK);
-	close(bch->saved_fd);
-	close(bch->wr_fd);
+	return bch->channel == channel &&
+	       (bch->cqs || (!fstat(channel->fd, &st) && st.st_ino == bch->pipe_ino));
+}
+
+static bool channel_is_gone(const struct bond_channel *bch)
+{
+	struct pollfd pfd = { .fd = bch->wr_fd };
+
+	return !bch->cqs && poll(&pfd, 1, 0) == 1 && pfd.revents & POLLERR;
+}
+
+/* Closes those that nobody can read any more; @all: every one. */
+static void channels_sweep(struct bond_context *bctx, bool all)
+{
+	struct bond_channel **at = &bctx->channels, *bch;
+
+	while ((bch = *at)) {
+		if (!all && !channel_is_gone(bch)) {
+			at = &bch->next;
+			continue;
+		}
+		*at = bch->next;
+		close(bch->wr_fd);
+		free(bch);
+	}
+}
+
+void bond_channels_close(struct bond_context *bctx)
+{
+	channels_sweep(bctx, true);
 }
 
 int bond_channel_get(struct bond_context *bctx, struct bond_cq *cq,
@@ -78,7 +105,8 @@ int bond_channel_get(struct bond_context *bctx, struct bond_cq *cq,
 	int err = 0;
 
 	pthread_mutex_lock(&bctx->lock);
-	for (bch = bctx->channels; bch && bch->channel != channel; bch = bch->next)
+	channels_sweep(bctx, false);
+	for (bch = bctx->channels; bch && !channel_is(bch, channel); bch = bch->next)
 		;
 	if (!bch) {
 		bch = calloc(1, sizeof(*bch));
@@ -104,18 +132,13 @@ out:
 
 void bond_channel_put(struct bond_context *bctx, struct bond_cq *cq)
 {
-	struct bond_channel *bch = cq->channel, **at;
+	struct bond_channel *bch = cq->channel;
 
 	pthread_mutex_lock(&bctx->lock);
-	evpipe_purge(bch->channel->fd, bch->wr_fd, sizeof(struct ib_uverbs_comp_event_desc),
-		     (uintptr_t)&cq->vcq.cq);
-	if (!--bch->cqs) {
-		for (at = &bctx->channels; *at != bch; at = &(*at)->next)
-			;
-		*at = bch->next;
-		channel_close(bch);
-		free(bch);
-	}
+	cq->events_delivered -= evpipe_purge(bch->channel->fd, bch->wr_fd,
+					     sizeof(struct ib_uverbs_comp_event_desc),
+					     (uintptr_t)&cq->vcq.cq);
+	bch->cqs--;
 	pthread_mutex_unlock(&bctx->lock);
 }
 
@@ -148,11 +171,6 @@ int bond_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	return ret;
 }
 
-void bond_cq_event(struct ibv_cq *cq)
-{
-	to_bond_cq(cq)->events_delivered++;
-}
-
 void bond_cq_notify(struct bond_cq *cq)
 {
 	struct ib_uverbs_comp_event_desc event = { .cq_handle = (uintptr_t)&cq->vcq.cq };
@@ -160,7 +178,8 @@ void bond_cq_notify(struct bond_cq *cq)
 	if (!cq->channel || !cq->armed || !bond_cq_visible(cq))
 		return;
 	cq->armed = false;
-	evpipe_write(cq->channel->wr_fd, &event, sizeof(event));
+	if (!evpipe_write(cq->channel->wr_fd, &event, sizeof(event)))
+		cq->events_delivered++;
 }
 
 void bond_cq_look(struct mcq *mcq)

@@ -23,6 +23,7 @@ static void bond_free_context(struct ibv_context *ctx)
 
 	progress_del(bctx);
 	bond_peer_context_close(bctx);
+	bond_channels_close(bctx);
 	close(bctx->async_pipe_wr);
 	members_close(bctx);
 	pthread_mutex_destroy(&bctx->lock);
@@ -37,11 +38,9 @@ static const struct verbs_context_ops bond_ops = {
 	.alloc_parent_domain = bond_alloc_parent_domain,
 	.alloc_pd = bond_alloc_pd,
 	.alloc_td = bond_alloc_td,
-	.async_event = bond_async_event,
 	.attach_mcast = bond_attach_mcast,
 	.bind_mw = bond_bind_mw,
 	.close_xrcd = bond_close_xrcd,
-	.cq_event = bond_cq_event,
 	.create_ah = bond_create_ah,
 	.create_cq = bond_create_cq,
 	.create_cq_ex = bond_create_cq_ex,
@@ -99,17 +98,26 @@ static int context_pipe(struct bond_context *bctx)
 /* The bond's context, once the primary is open: it needs the primary's descriptor and id. */
 static struct bond_context *context_alloc(struct ibv_device *dev, struct ibv_context *primary)
 {
+	uint32_t driver_id = glue_context_driver_id(primary);
 	struct bond_context *bctx;
 	int fd = fcntl(primary->cmd_fd, F_DUPFD_CLOEXEC, 0);
 
 	if (fd < 0)
 		return NULL;
-	bctx = verbs_alloc_context(dev, fd, struct bond_context, vctx,
-				   glue_context_driver_id(primary));
+	bctx = verbs_alloc_context(dev, fd, struct bond_context, vctx, driver_id);
 	if (!bctx)
 		return NULL;
-	pthread_mutex_init(&bctx->lock, NULL);
 	verbs_set_ops(&bctx->vctx, &bond_ops);
+	if (!glue_context_check(&bctx->vctx.context, &bond_ops, driver_id)) {
+		bond_warn("%s: cannot be opened: this libibverbs keeps its contexts otherwise than "
+			  "the one that rdma-bond was built for; build it against this one",
+			  dev->name);
+		verbs_uninit_context(&bctx->vctx);
+		free(bctx);
+		errno = ENOTSUP;
+		return NULL;
+	}
+	pthread_mutex_init(&bctx->lock, NULL);
 	bctx->vctx.context.num_comp_vectors = primary->num_comp_vectors;
 	/* libibverbs drops optional access flags where the device says that the kernel knows none. */
 	to_verbs_device(dev)->core_support = to_verbs_device(primary->device)->core_support;

@@ -11,18 +11,16 @@
 #include "fence.h"
 #include "objects.h"
 
-static void event_pass(struct bond_context *bctx, enum ibv_event_type type, uint64_t element)
+/* @delivered: the object's count of events that it has to see acknowledged before it goes. */
+static void event_pass(struct bond_context *bctx, enum ibv_event_type type, uint64_t element,
+		       uint32_t *delivered)
 {
 	struct ib_uverbs_async_event_desc event = { .element = element, .event_type = type };
 
 	pthread_mutex_lock(&bctx->lock);
-	evpipe_write(bctx->async_pipe_wr, &event, sizeof(event));
+	if (!evpipe_write(bctx->async_pipe_wr, &event, sizeof(event)) && delivered)
+		++*delivered;
 	pthread_mutex_unlock(&bctx->lock);
-}
-
-void bond_event_qp(struct bond_qp *qp, enum ibv_event_type type)
-{
-	event_pass(qp->bctx, type, (uintptr_t)&qp->vqp.qp);
 }
 
 static void event_member_qp(struct bond_context *bctx, unsigned int member,
@@ -37,12 +35,13 @@ static void event_member_qp(struct bond_context *bctx, unsigned int member,
 		bond_qp_to_error(qp);
 	/* COMM_EST, SQ_DRAINED and LAST_WQE_REACHED are said by path 0. */
 	if (fatal || !member)
-		event_pass(bctx, event->event_type, (uintptr_t)&qp->vqp.qp);
+		event_pass(bctx, event->event_type, (uintptr_t)&qp->vqp.qp, &qp->events_delivered);
 }
 
 static void event_translate(struct bond_context *bctx, unsigned int member,
 			    const struct ibv_async_event *event)
 {
+	struct bond_srq *srq;
 	struct mcq *mcq;
 
 	switch (event->event_type) {
@@ -58,18 +57,20 @@ static void event_translate(struct bond_context *bctx, unsigned int member,
 		break;
 	case IBV_EVENT_CQ_ERR:
 		mcq = event->element.cq->cq_context;
-		event_pass(bctx, event->event_type, (uintptr_t)&mcq->owner->vcq.cq);
+		event_pass(bctx, event->event_type, (uintptr_t)&mcq->owner->vcq.cq,
+			   &mcq->owner->async_delivered);
 		break;
 	case IBV_EVENT_SRQ_ERR:
 	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		event_pass(bctx, event->event_type,
-			   (uintptr_t)&((struct bond_srq *)event->element.srq->srq_context)->vsrq.srq);
+		srq = event->element.srq->srq_context;
+		event_pass(bctx, event->event_type, (uintptr_t)&srq->vsrq.srq,
+			   &srq->events_delivered);
 		break;
 	case IBV_EVENT_WQ_FATAL:
 		break;
 	default:
 		if (!member)
-			event_pass(bctx, event->event_type, event->element.port_num);
+			event_pass(bctx, event->event_type, event->element.port_num, NULL);
 		break;
 	}
 }
@@ -84,42 +85,13 @@ void bond_event_member(struct bond_context *bctx, unsigned int member)
 	}
 }
 
-void bond_async_event(struct ibv_context *ctx, struct ibv_async_event *event)
-{
-	struct bond_context *bctx = to_bond_context(ctx);
-
-	pthread_mutex_lock(&bctx->lock);
-	switch (event->event_type) {
-	case IBV_EVENT_QP_FATAL:
-	case IBV_EVENT_QP_REQ_ERR:
-	case IBV_EVENT_QP_ACCESS_ERR:
-	case IBV_EVENT_COMM_EST:
-	case IBV_EVENT_SQ_DRAINED:
-	case IBV_EVENT_PATH_MIG:
-	case IBV_EVENT_PATH_MIG_ERR:
-	case IBV_EVENT_QP_LAST_WQE_REACHED:
-		to_bond_qp(event->element.qp)->events_delivered++;
-		break;
-	case IBV_EVENT_CQ_ERR:
-		to_bond_cq(event->element.cq)->async_delivered++;
-		break;
-	case IBV_EVENT_SRQ_ERR:
-	case IBV_EVENT_SRQ_LIMIT_REACHED:
-		to_bond_srq(event->element.srq)->events_delivered++;
-		break;
-	default:
-		break;
-	}
-	pthread_mutex_unlock(&bctx->lock);
-}
-
 /* An object goes: its unread events too, and those read have to be acknowledged first. */
 void bond_events_end(struct bond_context *bctx, void *element, pthread_mutex_t *mutex,
-		     pthread_cond_t *cond, const uint32_t *acked, const uint32_t *delivered)
+		     pthread_cond_t *cond, const uint32_t *acked, uint32_t *delivered)
 {
 	pthread_mutex_lock(&bctx->lock);
-	evpipe_purge(bctx->vctx.context.async_fd, bctx->async_pipe_wr,
-		     sizeof(struct ib_uverbs_async_event_desc), (uintptr_t)element);
+	*delivered -= evpipe_purge(bctx->vctx.context.async_fd, bctx->async_pipe_wr,
+				   sizeof(struct ib_uverbs_async_event_desc), (uintptr_t)element);
 	pthread_mutex_unlock(&bctx->lock);
 	pthread_mutex_lock(mutex);
 	while (*acked != *delivered)

@@ -15,9 +15,10 @@ enum { EVPIPE_RECORD_MAX = 32 };
 /* Never blocks: a record that finds the pipe full (4096 unread events) is dropped. 0 or errno. */
 int evpipe_write(int wr_fd, const void *record, size_t size);
 /*
- * Takes the records about @element (their first 8 bytes) out again. @rd_fd may be read by the
- * application meanwhile; a record that it gets first counts as delivered.
+ * Takes the records about @element (their first 8 bytes) out again, and says how many that were.
+ * Never blocks. The application may read @rd_fd meanwhile: what it gets first is delivered, and the
+ * rest it sees in the order it was written. Without a descriptor to spare: 0.
  */
-void evpipe_purge(int rd_fd, int wr_fd, size_t size, uint64_t element);
+unsigned int evpipe_purge(int rd_fd, int wr_fd, size_t size, uint64_t element);
 
 #endif

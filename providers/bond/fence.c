@@ -43,7 +43,7 @@ static void path_fence(struct path *path)
 {
 	struct ibv_qp_attr attr = { .qp_state = IBV_QPS_ERR };
 	struct ibv_send_wr beacon = {
-		.wr_id = BOND_WRID_BEACON,
+		.wr_id = BOND_WRID_BEACON | ++path->beacon_id,
 		.opcode = IBV_WR_RDMA_WRITE,
 		.send_flags = IBV_SEND_SIGNALED,
 	};
@@ -51,19 +51,19 @@ static void path_fence(struct path *path)
 
 	ibv_modify_qp(path->mqp, &attr, IBV_QP_STATE);
 	path->broken = true;
+	path->beacon = true;
 	mcq_due_add(path->mcq);
 	if (ibv_post_send(path->mqp, &beacon, &bad) || bad) {
-		mcq_due_sub(path->mcq);
 		path_flush(path);
 		/* No completion of the member's will say so. */
 		bond_qp_attention(path->qp);
 	}
 }
 
-void order_beacon(struct path *path)
+void order_beacon(struct path *path, uint32_t id)
 {
-	mcq_due_sub(path->mcq);
-	path_flush(path);
+	if (path->beacon && path->beacon_id == id)
+		path_flush(path);
 }
 
 void order_fence(struct bond_qp *qp)

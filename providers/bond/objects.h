@@ -73,10 +73,11 @@ void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp);
 
 /* channel.c */
 int bond_req_notify_cq(struct ibv_cq *cq, int solicited_only);
-void bond_cq_event(struct ibv_cq *cq);
 int bond_channel_get(struct bond_context *bctx, struct bond_cq *cq,
 		     struct ibv_comp_channel *channel);
 void bond_channel_put(struct bond_context *bctx, struct bond_cq *cq);
+/* The context goes. */
+void bond_channels_close(struct bond_context *bctx);
 /* CQ lock held: an armed member CQ fired, or is new. */
 void bond_cq_look(struct mcq *mcq);
 /* CQ lock held: wake the application if it asked for it and there is something to see. */
@@ -131,12 +132,10 @@ int bond_wr_init(struct bond_qp *qp, uint64_t send_ops_flags);
 void bond_wr_fini(struct bond_qp *qp);
 
 /* event.c */
-void bond_async_event(struct ibv_context *ctx, struct ibv_async_event *event);
 void bond_event_member(struct bond_context *bctx, unsigned int member);
-void bond_event_qp(struct bond_qp *qp, enum ibv_event_type type);
 /* Destroy of an object: drops its unread events, waits for the acknowledgement of the read ones. */
 void bond_events_end(struct bond_context *bctx, void *element, pthread_mutex_t *mutex,
-		     pthread_cond_t *cond, const uint32_t *acked, const uint32_t *delivered);
+		     pthread_cond_t *cond, const uint32_t *acked, uint32_t *delivered);
 
 /* xrcd.c */
 struct ibv_xrcd *bond_open_xrcd(struct ibv_context *ctx, struct ibv_xrcd_init_attr *attr);

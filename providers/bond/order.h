@@ -25,8 +25,8 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 		uint32_t vendor_err);
 /* In error: takes the paths to ERR once that is due, and flushes what never went out. */
 void order_fence(struct bond_qp *qp);
-/* The beacon came back: all that was in flight on @path has been heard of. */
-void order_beacon(struct path *path);
+/* A beacon came back: if it is the last, all that was in flight on @path has been heard of. */
+void order_beacon(struct path *path, uint32_t id);
 /* The oldest WR that is not done; sq_tail: none. */
 uint32_t order_oldest(const struct bond_qp *qp);
 

@@ -270,6 +270,16 @@ static int path_connect(struct bond_qp *qp, struct path *path, const struct wire
 	return 0;
 }
 
+static bool qp_is_dead(struct bond_qp *qp)
+{
+	bool dead;
+
+	bond_lock(&qp->sq_lock);
+	dead = qp->error || qp->state == IBV_QPS_ERR;
+	bond_unlock(&qp->sq_lock);
+	return dead;
+}
+
 static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 {
 	bool busy = false;
@@ -277,6 +287,9 @@ static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 
 	if (!peer->nmembers)
 		return EINVAL;
+	/* Nothing may land for a QP that takes nothing on path 0. */
+	if (qp_is_dead(qp))
+		return ECANCELED;
 	bond_lock(&qp->sq_lock);
 	qp->peer_access = peer->access_flags;
 	/* An earlier pairing's work has to end first. */
@@ -289,7 +302,7 @@ static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 	return 0;
 }
 
-/* path_made and what poll may look at appear together. */
+/* npaths_made and what poll may look at appear together. */
 static void paths_publish(struct bond_qp *qp, unsigned int made)
 {
 	bond_lock(&qp->sq_lock);
@@ -386,6 +399,8 @@ int pair_answer(struct bond_qp *qp, const struct wire_qp_desc *peer, uint32_t *o
 	int err;
 
 	*ok_mask = 1;
+	if (qp_is_dead(qp))
+		return ECANCELED;
 	for (i = 1; i < qp->npaths_made && i < peer->npaths; i++) {
 		const struct wire_path *wire = &peer->paths[i];
 

@@ -248,6 +248,9 @@ void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, u
 
 void path_flush(struct path *path)
 {
+	if (path->beacon)
+		mcq_due_sub(path->mcq);
+	path->beacon = false;
 	while (path->head != path->tail) {
 		bool posted = path->head != path->posted;
 		struct piece *piece = &path->ring[path->head & path->mask];

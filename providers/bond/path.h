@@ -35,7 +35,10 @@ void path_push(struct path *path);
  * @byte_len: what the member's completion said.
  */
 void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, uint32_t vendor_err);
-/* Everything in the queue is over; what should have been heard of and was not is flushed. */
+/*
+ * Everything in the queue is over; what should have been heard of and was not is flushed. Nothing
+ * counts as due any more.
+ */
 void path_flush(struct path *path);
 
 #endif

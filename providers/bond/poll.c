@@ -122,7 +122,7 @@ static void send_done_slow(struct path *path, const struct ibv_wc *wc)
 	struct bond_qp *qp = path->qp;
 
 	if (wc->wr_id & BOND_WRID_BEACON) {
-		order_beacon(path);
+		order_beacon(path, (uint32_t)wc->wr_id);
 		return;
 	}
 	if (wc->status) {

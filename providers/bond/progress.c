@@ -21,7 +21,7 @@ enum {
 	EVENTS = 16,
 };
 
-/* What an epoll event is about; data.u64 is the member's number and this. */
+/* What an epoll event is about; its data.ptr is the watch, NULL for the first. */
 enum source { SOURCE_WAKE, SOURCE_ASYNC, SOURCE_CQ };
 
 struct watch {
@@ -33,6 +33,7 @@ struct watch {
 };
 
 static struct {
+	pthread_mutex_t gate;		/* one starts or stops the thread at a time; before lock */
 	pthread_mutex_t lock;		/* guards everything here, and the thread works under it */
 	pthread_t thread;
 	bool running, stop;
@@ -41,7 +42,8 @@ static struct {
 	struct watch *watches;
 	struct mcq *fired;		/* whose event is still to be handled */
 	atomic_bool ticking;
-} progress = { .lock = PTHREAD_MUTEX_INITIALIZER, .epoll_fd = -1, .wake_fd = -1 };
+} progress = { .gate = PTHREAD_MUTEX_INITIALIZER, .lock = PTHREAD_MUTEX_INITIALIZER,
+	      .epoll_fd = -1, .wake_fd = -1 };
 
 void progress_stop_world(void)
 {
@@ -296,32 +298,8 @@ static void watch_del_all(struct bond_context *bctx)
 	}
 }
 
-int progress_add(struct bond_context *bctx)
-{
-	unsigned int i;
-	int err = 0;
-
-	pthread_mutex_lock(&progress.lock);
-	if (!progress.running)
-		err = thread_start();
-	for (i = 0; i < bctx->nmembers && !err; i++) {
-		err = watch_add(bctx, i, SOURCE_ASYNC, bctx->member[i].ctx->async_fd);
-		if (!err && bctx->member[i].channel)
-			err = watch_add(bctx, i, SOURCE_CQ, bctx->member[i].channel->fd);
-	}
-	if (err) {
-		watch_del_all(bctx);
-	} else {
-		bctx->next = progress.contexts;
-		progress.contexts = bctx;
-	}
-	pthread_mutex_unlock(&progress.lock);
-	if (err)
-		progress_del(bctx);
-	return err;
-}
-
-void progress_del(struct bond_context *bctx)
+/* And with the last context the thread. The gate is held. */
+static void context_del(struct bond_context *bctx)
 {
 	struct bond_context **at;
 	uint64_t one = 1;
@@ -349,12 +327,48 @@ void progress_del(struct bond_context *bctx)
 	progress.wake_fd = progress.epoll_fd = -1;
 }
 
+int progress_add(struct bond_context *bctx)
+{
+	unsigned int i;
+	int err = 0;
+
+	pthread_mutex_lock(&progress.gate);
+	pthread_mutex_lock(&progress.lock);
+	if (!progress.running)
+		err = thread_start();
+	for (i = 0; i < bctx->nmembers && !err; i++) {
+		err = watch_add(bctx, i, SOURCE_ASYNC, bctx->member[i].ctx->async_fd);
+		if (!err && bctx->member[i].channel)
+			err = watch_add(bctx, i, SOURCE_CQ, bctx->member[i].channel->fd);
+	}
+	if (err) {
+		watch_del_all(bctx);
+	} else {
+		bctx->next = progress.contexts;
+		progress.contexts = bctx;
+	}
+	pthread_mutex_unlock(&progress.lock);
+	if (err)
+		context_del(bctx);
+	pthread_mutex_unlock(&progress.gate);
+	return err;
+}
+
+void progress_del(struct bond_context *bctx)
+{
+	pthread_mutex_lock(&progress.gate);
+	context_del(bctx);
+	pthread_mutex_unlock(&progress.gate);
+}
+
 void progress_fork_child(void)
 {
 	/* No thread came along, and the descriptors are the parent's business. */
 	progress.running = false;
 	progress.contexts = NULL;
+	progress.watches = NULL;
 	progress.fired = NULL;
+	pthread_mutex_init(&progress.gate, NULL);
 	atomic_store(&progress.ticking, true);
 	if (progress.wake_fd >= 0) {
 		close(progress.wake_fd);

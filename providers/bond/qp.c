@@ -331,6 +331,8 @@ int bond_destroy_qp(struct ibv_qp *ibqp)
 		return ret;
 	if (ibqp->send_cq)
 		bond_cq_forget_qp(to_bond_cq(ibqp->send_cq), qp);
+	if (qp->kind == BOND_QP_RC)
+		path_flush(&qp->path[0]);
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
 		bond_cq_forget_qp(to_bond_cq(ibqp->recv_cq), qp);
 	bond_events_end(bctx, &qp->vqp.qp, &ibqp->mutex, &ibqp->cond, &ibqp->events_completed,

@@ -20,6 +20,7 @@ enum {
 	SEND_CQ = 1,
 	RECV_CQ = 2,
 	LATE_CQ = 3,
+	LATE_QP = 5,
 	DEPTH_WR = 16,
 	SMALL_LEN = 64,
 	LARGE_LEN = 4 << 20,
@@ -415,6 +416,74 @@ static void test_destroy_drops(void)
 	case_end();
 }
 
+/*
+ * Takes and acknowledges events until one of the last CQ comes. What is read of a CQ that is being
+ * destroyed must still be a CQ.
+ */
+static void *read_events(void *arg)
+{
+	struct ibv_comp_channel *own = arg;
+	struct ibv_cq *cq;
+	void *context;
+
+	do {
+		if (ibv_get_cq_event(own, &cq, &context))
+			return NULL;
+		ibv_ack_cq_events(cq, 1);
+	} while (context != &recv_tag);
+	return own;
+}
+
+static void cq_with_event(struct ibv_comp_channel *own, void *tag)
+{
+	struct qp_spec spec = { .recv_cq = LATE_CQ, .send_cq = LATE_CQ,
+				.cap = { .max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1,
+					 .max_recv_sge = 1 } };
+	struct end_recv recv = { .num_sge = 0 };
+	struct ibv_cq *cq = ibv_create_cq(pair.a.objs->ctx, 4, tag, own, 0);
+
+	if (!cq)
+		die("create_cq with a channel: %s", strerror(errno));
+	pair.a.objs->cq[LATE_CQ] = cq;
+	MUST(ibv_req_notify_cq(cq, 0));
+	MUST(end_qp_create(&pair.a, LATE_QP, &spec));
+	MUST(end_to_init(&pair.a, LATE_QP, ALL_ACCESS));
+	MUST(end_post_recv(&pair.a, LATE_QP, &recv, 1));
+	MUST(end_qp_to(&pair.a, LATE_QP, IBV_QPS_ERR));
+}
+
+static void test_destroy_while_read(void)
+{
+	int round, rounds = opts.quick ? 50 : 500;
+	struct ibv_comp_channel *own = ibv_create_comp_channel(pair.a.objs->ctx);
+	void *last = NULL;
+	pthread_t thread;
+
+	case_begin("CQs destroyed while another thread reads their channel");
+	if (!own)
+		die("create_comp_channel: %s", strerror(errno));
+	/* A device may exchange the descriptor at the first CQ: nobody waits on it before. */
+	if (ibv_destroy_cq(ibv_create_cq(pair.a.objs->ctx, 4, NULL, own, 0)))
+		die("a first CQ");
+	if (pthread_create(&thread, NULL, read_events, own))
+		die("pthread_create");
+	for (round = 0; round < rounds; round++) {
+		cq_with_event(own, &send_tag);
+		/* The event is on its way, in the channel, or with the thread. */
+		if (round % 3)
+			sleep_us(round % 50 * 10);
+		MUST(end_qp_destroy(&pair.a, LATE_QP));
+		MUST(end_cq_destroy(&pair.a, LATE_CQ));
+	}
+	cq_with_event(own, &recv_tag);
+	pthread_join(thread, &last);
+	EXPECT(last == own, "reading ended with %s", strerror(errno));
+	MUST(end_qp_destroy(&pair.a, LATE_QP));
+	MUST(end_cq_destroy(&pair.a, LATE_CQ));
+	EXPECT_OK(ibv_destroy_comp_channel(own));
+	case_end();
+}
+
 int main(int argc, char **argv)
 {
 	opts_parse(argc, argv, "completion channels", rows);
@@ -429,6 +498,7 @@ int main(int argc, char **argv)
 	test_solicited();
 	test_blocking();
 	test_destroy_waits();
+	test_destroy_while_read();
 	test_destroy_drops();
 	close(epoll_fd);
 	pair_close(&pair);

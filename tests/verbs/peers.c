@@ -22,6 +22,8 @@ enum {
 	QUICK_TIMEOUT = 14,		/* 67 ms */
 	QUICK_RETRIES = 3,
 	GONE_QUEUE = 8,
+	SMALL_CQ = END_CQS - 1,
+	FAILED_QPS = 300,
 };
 
 static uint64_t opt_cycles = 1000;
@@ -99,6 +101,60 @@ static void test_cycles(void)
 		MUST(end_qp_destroy(i & 1 ? &pair.a : &pair.b, 0));
 		MUST(end_qp_destroy(i & 1 ? &pair.b : &pair.a, 0));
 	}
+	case_end();
+}
+
+/* QPs that fail and go before anybody has polled leave nothing behind in their CQ. */
+static void test_failed_and_gone(void)
+{
+	struct conn_spec conn = conn_defaults();
+	struct qp_spec spec = spec_on(0, SMALL_CQ, SMALL_CQ), at_b = spec_on(0, 0, 0);
+	struct rng r = { opts.seed };
+	int i;
+
+	case_begin("%d QPs taken to ERR and destroyed, all on one CQ", FAILED_QPS);
+	MUST(end_cq_create(&pair.a, SMALL_CQ, DEPTH_WR));
+	for (i = 0; i < FAILED_QPS; i++) {
+		MUST(end_qp_create(&pair.a, 0, &spec));
+		MUST(end_to_init(&pair.a, 0, ALL_ACCESS));
+		MUST(end_qp_to(&pair.a, 0, IBV_QPS_ERR));
+		MUST(end_qp_destroy(&pair.a, 0));
+	}
+	MUST(end_qp_create(&pair.a, 0, &spec));
+	MUST(end_qp_create(&pair.b, 0, &at_b));
+	MUST(pair_connect(&pair, 0, 0, &conn));
+	rng_fill(&r, pair.a.peek, REGION_LEN);
+	EXPECT_OK(post_write(0, 1, 0, REGION_LEN));
+	wait_good(&pair.a, SMALL_CQ, 1);
+	EXPECT(!memcmp(pair.a.peek, pair.b.peek, REGION_LEN), "data of a WRITE afterwards");
+	MUST(end_qp_destroy(&pair.a, 0));
+	MUST(end_qp_destroy(&pair.b, 0));
+	MUST(end_cq_destroy(&pair.a, SMALL_CQ));
+	case_end();
+}
+
+/*
+ * A QP fails, goes through RESET unpolled, and works: what its first life left behind is not taken
+ * for its second's.
+ */
+static void test_failed_and_again(void)
+{
+	struct conn_spec conn = conn_defaults();
+	struct rng r = { opts.seed };
+	int i;
+
+	case_begin("ERR, RESET and traffic again, unpolled");
+	create_both(0);
+	for (i = 0; i < 10 && !case_failed(); i++) {
+		MUST(pair_connect(&pair, 0, 0, &conn));
+		write_checked(&r, 0, i & 1 ? 64 : REGION_LEN);
+		MUST(end_qp_to(&pair.a, 0, IBV_QPS_ERR));
+		MUST(end_qp_to(&pair.b, 0, IBV_QPS_ERR));
+		MUST(end_qp_to(&pair.a, 0, IBV_QPS_RESET));
+		MUST(end_qp_to(&pair.b, 0, IBV_QPS_RESET));
+	}
+	MUST(end_qp_destroy(&pair.a, 0));
+	MUST(end_qp_destroy(&pair.b, 0));
 	case_end();
 }
 
@@ -454,6 +510,8 @@ int main(int argc, char **argv)
 	pair_open(&pair, ARENA_LEN);
 	pair_basics(&pair, MANY_QPS * DEPTH_WR, &keys_a, &keys_b);
 	test_cycles();
+	test_failed_and_gone();
+	test_failed_and_again();
 	test_destroyed_meanwhile();
 	test_destroyed_here();
 	test_late();
