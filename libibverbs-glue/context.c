@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The part of a context that libibverbs keeps for itself. We read and set the driver id in it and
- * nothing else; how to open and close contexts is in private_device.c.
+ * The part of a context that libibverbs keeps for itself. We read the driver id in it and check
+ * that it is where we think; how to open and close contexts is in private_device.c.
  */
 #include <limits.h>
 
@@ -28,11 +28,6 @@ struct verbs_ex_private {
 uint32_t glue_context_driver_id(struct ibv_context *context)
 {
 	return to_verbs_context(context)->priv->driver_id;
-}
-
-void glue_context_set_driver_id(struct ibv_context *context, uint32_t driver_id)
-{
-	to_verbs_context(context)->priv->driver_id = driver_id;
 }
 
 bool glue_context_check(struct ibv_context *context, const struct verbs_context_ops *ops,

@@ -15,8 +15,6 @@
 #include "front.h"
 #include "glue.h"
 
-enum { DRIVERS_MAX = 128 };
-
 static bool ent_matches_alias(const struct verbs_match_ent *ent, const char *alias)
 {
 	char pci_glob[64];
@@ -145,16 +143,16 @@ bool glue_front_present(void)
 static size_t drivers_seen(const struct verbs_device_ops **drivers)
 {
 	front_drivers_fn *front_drivers = front_find();
-	size_t n = front_drivers ? front_drivers(drivers, DRIVERS_MAX) : 0;
+	size_t n = front_drivers ? front_drivers(drivers, FRONT_DRIVERS_MAX) : 0;
 
-	return n < DRIVERS_MAX ? n : DRIVERS_MAX;
+	return n < FRONT_DRIVERS_MAX ? n : FRONT_DRIVERS_MAX;
 }
 
 const struct verbs_device_ops *glue_driver_seen(const struct verbs_sysfs_dev *dev,
 						const char *ibdev_name,
 						const struct verbs_device_ops *own)
 {
-	const struct verbs_device_ops *drivers[DRIVERS_MAX];
+	const struct verbs_device_ops *drivers[FRONT_DRIVERS_MAX];
 	const struct verbs_device_ops *found = NULL;
 	struct verbs_sysfs_dev *copy;
 	size_t n = drivers_seen(drivers);

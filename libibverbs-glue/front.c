@@ -32,20 +32,18 @@ typedef void register_fn(const struct verbs_device_ops *ops);
 register_fn GLUE_REGISTER_SYMBOL;
 front_drivers_fn FRONT_DRIVERS_SYMBOL;
 
-enum { DRIVERS_MAX = 128 }; /* rdma-core has about 20; one more than this is not remembered */
-
 /*
  * Written by constructors only, which the loader runs one at a time; read by the provider in any
  * thread. The release store of the count pairs with the acquire load in rdma_bond_front_drivers().
  */
-static const struct verbs_device_ops *drivers[DRIVERS_MAX];
+static const struct verbs_device_ops *drivers[FRONT_DRIVERS_MAX];
 static atomic_size_t drivers_count;
 
 static void driver_remember(const struct verbs_device_ops *ops)
 {
 	size_t n = atomic_load_explicit(&drivers_count, memory_order_relaxed);
 
-	if (n == DRIVERS_MAX)
+	if (n == FRONT_DRIVERS_MAX)
 		return;
 	drivers[n] = ops;
 	atomic_store_explicit(&drivers_count, n + 1, memory_order_release);

@@ -47,11 +47,9 @@ int glue_close_private(struct ibv_context *context);
 
 /*
  * The id that libibverbs sends with every ioctl of this context; the kernel refuses another than
- * the device's with EINVAL. Pass the primary's to verbs_alloc_context(); set is for a context that
- * had to be allocated before the primary was open.
+ * the device's with EINVAL. Pass the primary's to verbs_alloc_context().
  */
 uint32_t glue_context_driver_id(struct ibv_context *context);
-void glue_context_set_driver_id(struct ibv_context *context, uint32_t driver_id);
 
 /*
  * True if the private part of a context, just made by verbs_alloc_context() with driver_id and

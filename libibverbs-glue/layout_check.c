@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * Is the libibverbs of this process the one that we were built for? The version of its private
- * symbols does not say: it stood at 34 and at 59 over several layouts. Its public symbols do, since
- * each change of layout came with a new public version node.
+ * symbols does not say: it stood at 34 and at 59 over several layouts. Its public version nodes do:
+ * each change of layout under one private version came with a new one. So a node that is newer than
+ * all known ones means a libibverbs that nobody has looked at, and it is refused.
  *
  * The layouts are in layout.h; a context made with the right one is checked by context.c.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "glue.h"
 
@@ -27,14 +31,16 @@ static const struct node_mark marks[] = {
 	{ 64, "ibv_alloc_buf", "IBVERBS_1.17" },
 	{ 65, "ibv_create_comp_cntr", "IBVERBS_1.18" },
 };
+enum { NEWEST_NODE = 18 };
 
 /*
  * A handle on the library that verbs_open_device() of this object is bound to: the real one, also
  * where the front is before it and where several copies are loaded.
  */
-static void *libibverbs_handle(Dl_info *info)
+static void *libibverbs_handle(Dl_info *info, struct link_map **map)
 {
-	if (!dladdr((void *)verbs_open_device, info) || !info->dli_fname)
+	if (!dladdr1((void *)verbs_open_device, info, (void **)map, RTLD_DL_LINKMAP) ||
+	    !info->dli_fname)
 		return NULL;
 	return dlopen(info->dli_fname, RTLD_LAZY | RTLD_NOLOAD);
 }
@@ -57,10 +63,44 @@ static int marks_check(void *handle, const char *path, char *why, size_t why_byt
 	return 0;
 }
 
+/* A public version node that the library defines and that is newer than all known; NULL: none. */
+static const char *unknown_node(const struct link_map *map)
+{
+	static const char known[] = "IBVERBS_1.";
+	const ElfW(Verdef) *def = NULL;
+	const ElfW(Dyn) *dyn;
+	const char *names = NULL, *name;
+	size_t count = 0;
+
+	for (dyn = map->l_ld; dyn->d_tag != DT_NULL; dyn++) {
+		/* The loader has made some of them absolute and left others as they are in the file. */
+		ElfW(Addr) at = dyn->d_un.d_ptr < map->l_addr ? map->l_addr + dyn->d_un.d_ptr :
+								 dyn->d_un.d_ptr;
+
+		if (dyn->d_tag == DT_STRTAB)
+			names = (const char *)at;
+		else if (dyn->d_tag == DT_VERDEF)
+			def = (const ElfW(Verdef) *)at;
+		else if (dyn->d_tag == DT_VERDEFNUM)
+			count = dyn->d_un.d_val;
+	}
+	for (; def && names && count--; def = (const void *)((const char *)def + def->vd_next)) {
+		const ElfW(Verdaux) *aux = (const void *)((const char *)def + def->vd_aux);
+
+		name = names + aux->vda_name;
+		if (!strncmp(name, known, sizeof(known) - 1) &&
+		    atoi(name + sizeof(known) - 1) > NEWEST_NODE)
+			return name;
+	}
+	return NULL;
+}
+
 int glue_layout_check(char *why, size_t why_bytes)
 {
 	Dl_info info = { 0 };
-	void *handle = libibverbs_handle(&info);
+	struct link_map *map;
+	void *handle = libibverbs_handle(&info, &map);
+	const char *node;
 	int err;
 
 	if (!handle) {
@@ -73,6 +113,13 @@ int glue_layout_check(char *why, size_t why_bytes)
 		err = ENOTSUP;
 	} else {
 		err = marks_check(handle, info.dli_fname, why, why_bytes);
+	}
+	node = err ? NULL : unknown_node(map);
+	if (node) {
+		snprintf(why, why_bytes,
+			 "%s has %s and so is newer than rdma-bond knows; build one that knows it",
+			 info.dli_fname, node);
+		err = ENOTSUP;
 	}
 	dlclose(handle);
 	return err;

@@ -37,7 +37,7 @@ void auth_prove(const struct auth_key *key, enum auth_role role, const uint8_t *
 /* In constant time. */
 bool auth_proof_equal(const uint8_t a[AUTH_PROOF_SIZE], const uint8_t b[AUTH_PROOF_SIZE]);
 
-/* Random bytes from the kernel. */
+/* len random bytes from the kernel, never fewer. 0, or a positive errno. */
 int auth_random(void *buf, size_t len);
 
 #endif

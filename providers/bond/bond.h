@@ -30,6 +30,8 @@
 #define likely(x) __builtin_expect(!!(x), 1)
 #define unlikely(x) __builtin_expect(!!(x), 0)
 
+#define BOND_MAX_MSG (1ull << 31)	/* bytes; IBTA: a message is no longer */
+
 enum {
 	BOND_PORT = 1,			/* the port of each member that the bond uses */
 	BOND_TAIL_BYTES = 128,		/* design 6: the end of a striped WRITE that waits for the rest */
@@ -126,6 +128,7 @@ struct bond_cq {
 	unsigned int nmcqs;			/* members with a CQ so far, mcq[0] first */
 	struct mcq mcq[BOND_MAX_MEMBERS];
 	struct bond_qp *ready;			/* QPs with something to report */
+	bool failed;				/* and one of them is in error */
 	struct ibv_wc *soft;			/* completions that the progress thread polled */
 	unsigned int soft_head, soft_tail, soft_mask;
 	_Atomic(struct bond_qp *) attention;	/* QPs with news that no member's CQ will bring */
@@ -206,6 +209,7 @@ enum piece_flags {
 	PIECE_TAIL = 1 << 4,
 	PIECE_DOUBT = 1 << 5,			/* may fail: later WRs must not be ahead of it */
 	PIECE_SHORT = 1 << 6,			/* took the short way */
+	PIECE_ATOMIC = 1 << 7,			/* later spread WRITEs must not be ahead of it */
 };
 
 struct piece {
@@ -290,6 +294,7 @@ struct bond_qp {
 	int ordering;				/* enum config_ordering */
 	uint32_t sync_left;			/* PIECE_SYNC in flight on the lead */
 	uint32_t doubt_left;			/* PIECE_DOUBT in flight on the lead */
+	uint32_t atomics_left;			/* PIECE_ATOMIC in flight on the lead */
 	uint32_t off_lead;			/* pieces not done on other paths */
 	uint32_t lead_due;			/* pieces of spread WRs not done on the lead */
 	struct path path[BOND_MAX_PATHS];

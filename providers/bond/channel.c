@@ -18,6 +18,7 @@
 
 #include "bond.h"
 #include "channel_epoll.h"
+#include "cq.h"
 #include "evpipe.h"
 #include "objects.h"
 #include "progress.h"
@@ -149,10 +150,20 @@ static void mcq_arm(struct mcq *mcq, int solicited_only)
 	ibv_req_notify_cq(mcq->cq, solicited_only);
 }
 
+void bond_cq_arm_new(struct bond_cq *cq)
+{
+	unsigned int i;
+
+	if (!cq->channel || !cq->armed)
+		return;
+	for (i = 1; i < cq_nmcqs(cq); i++)
+		if (mcq_cq(&cq->mcq[i]) && !cq->mcq[i].armed)
+			mcq_arm(&cq->mcq[i], 0);
+}
+
 int bond_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 {
 	struct bond_cq *cq = to_bond_cq(ibcq);
-	unsigned int i;
 	int ret = 0;
 
 	if (!cq->channel)
@@ -162,16 +173,14 @@ int bond_req_notify_cq(struct ibv_cq *ibcq, int solicited_only)
 	cq->armed_solicited = solicited_only && (!cq->armed || cq->armed_solicited);
 	cq->armed = true;
 	ret = ibv_req_notify_cq(cq->mcq[0].cq, cq->armed_solicited);
-	for (i = 1; i < cq->nmcqs; i++)
-		if (cq->mcq[i].cq && !cq->mcq[i].armed)
-			mcq_arm(&cq->mcq[i], 0);
+	bond_cq_arm_new(cq);
 	bond_unlock(&cq->lock);
 	/* Held work of a CQ that nobody polls has to be moved on. */
 	progress_want();
 	return ret;
 }
 
-void bond_cq_notify(struct bond_cq *cq)
+static void cq_notify(struct bond_cq *cq)
 {
 	struct ib_uverbs_comp_event_desc event = { .cq_handle = (uintptr_t)&cq->vcq.cq };
 
@@ -180,6 +189,16 @@ void bond_cq_notify(struct bond_cq *cq)
 	cq->armed = false;
 	if (!evpipe_write(cq->channel->wr_fd, &event, sizeof(event)))
 		cq->events_delivered++;
+}
+
+/*
+ * For solicited events alone the primary's CQ is the judge; a send completion that another member's
+ * brought is none, but one in error is.
+ */
+void bond_cq_notify_due(struct bond_cq *cq, bool primary)
+{
+	if (!cq->armed_solicited || primary || cq->failed)
+		cq_notify(cq);
 }
 
 void bond_cq_look(struct mcq *mcq)
@@ -198,10 +217,5 @@ void bond_cq_look(struct mcq *mcq)
 			bond_cq_progress(cq);
 		}
 	}
-	/*
-	 * For solicited events alone the primary's CQ is the judge; a send completion that another
-	 * member's brought is none.
-	 */
-	if (!cq->armed_solicited || primary)
-		bond_cq_notify(cq);
+	bond_cq_notify_due(cq, primary);
 }

@@ -38,6 +38,7 @@ struct draft {
 	struct bond_config bond;
 	bool bad;
 	int line[NUM_OPTIONS];	/* where the option was given, 0 if it was not */
+	bool from_env[NUM_OPTIONS];	/* its variable stands for what the file says */
 };
 
 struct parser {
@@ -53,7 +54,9 @@ struct parser {
 	bool skip_section;	/* a section that cannot be one: its keys mean nothing */
 	bool pending;		/* the line should come back through on_value() */
 	bool indented;		/* and goes on with the list above */
+	bool bad_variable;	/* ends all bonds */
 	int last_option;	/* -1: none in this section yet */
+	char allowed[OPTION_ALLOWED_SIZE];	/* the last answer of allowed_of() */
 };
 
 static struct draft *current(struct parser *p)
@@ -97,14 +100,20 @@ static void say_line(struct parser *p, struct draft *d, int line, const char *al
 	say(p, d, where, what, allowed);
 }
 
+static const char *allowed_of(struct parser *p, int index)
+{
+	option_allowed(&config_options[index], p->allowed, sizeof(p->allowed));
+	return p->allowed;
+}
+
 /* One member of the list; false after a report. */
 static bool add_member(struct parser *p, struct draft *d, const char *text)
 {
 	struct bond_config *bond = &d->bond;
+	const char *allowed = allowed_of(p, OPTION_MEMBERS);
 	struct member_spec spec;
-	char allowed[OPTION_ALLOWED_SIZE], shown[SHOWN + 4];
+	char shown[SHOWN + 4];
 
-	option_allowed(&config_options[OPTION_MEMBERS], allowed, sizeof(allowed));
 	show(shown, text);
 	if (!member_spec_parse(&spec, text)) {
 		say_line(p, d, p->line, allowed, "members: \"%s\" is no device", shown);
@@ -143,7 +152,7 @@ static void parse_members(struct parser *p, struct draft *d, const char *text)
 static void set_option(struct parser *p, struct draft *d, int index, const char *text)
 {
 	const struct option *o = &config_options[index];
-	char allowed[OPTION_ALLOWED_SIZE], shown[SHOWN + 4];
+	char shown[SHOWN + 4];
 
 	p->last_option = index;
 	if (d->line[index]) {
@@ -155,9 +164,9 @@ static void set_option(struct parser *p, struct draft *d, int index, const char 
 	if (o->type == TYPE_MEMBERS) {
 		parse_members(p, d, text);
 	} else if (!option_parse(o, text, &d->bond)) {
-		option_allowed(o, allowed, sizeof(allowed));
 		show(shown, text);
-		say_line(p, d, p->line, allowed, "%s: \"%s\" is not a value for it", o->key, shown);
+		say_line(p, d, p->line, allowed_of(p, index), "%s: \"%s\" is not a value for it",
+			 o->key, shown);
 	}
 }
 
@@ -356,9 +365,33 @@ static char *on_line(char *buf, int num, void *stream)
 	return buf;
 }
 
-static int option_line(const struct draft *d, int index)
+/* About an option of a complete section, where it was given: a line or a variable. */
+__attribute__((format(printf, 5, 6)))
+static void say_option(struct parser *p, struct draft *d, int index, const char *allowed,
+		       const char *fmt, ...)
 {
-	return d->line[index] ? d->line[index] : d->bond.line;
+	char variable[OPTION_VARIABLE_SIZE], what[256];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(what, sizeof(what), fmt, args);
+	va_end(args);
+	if (d->from_env[index]) {
+		option_variable(&config_options[index], variable, sizeof(variable));
+		p->bad_variable = true;
+		say(p, NULL, variable, what, allowed);
+		return;
+	}
+	say_line(p, d, d->line[index] ? d->line[index] : d->bond.line, allowed, "%s", what);
+}
+
+static bool has_own_name(const struct bond_config *bond)
+{
+	for (int i = 1; i < bond->num_members; i++)
+		if (bond->members[i].kind == CONFIG_MEMBER_NAME &&
+		    !strcmp(bond->members[i].text, bond->name))
+			return true;
+	return false;
 }
 
 /* What can only be said when the section is complete; one report is enough. */
@@ -370,45 +403,60 @@ static void check_draft(struct parser *p, struct draft *d)
 	if (d->bad)
 		return;
 	if (!bond->num_members) {
-		option_allowed(&config_options[OPTION_MEMBERS], allowed, sizeof(allowed));
-		say_line(p, d, option_line(d, OPTION_MEMBERS), allowed, "[%s] has no members",
-			 bond->name);
+		say_option(p, d, OPTION_MEMBERS, allowed_of(p, OPTION_MEMBERS),
+			   "[%s] has no members", bond->name);
+	} else if (has_own_name(bond)) {
+		say_option(p, d, OPTION_MEMBERS, "the bond's own name for the first member alone",
+			   "members: \"%s\" is the bond itself", bond->name);
 	} else if (bond->num_weights && bond->num_weights != bond->num_members) {
-		option_allowed(&config_options[OPTION_WEIGHTS], allowed, sizeof(allowed));
-		say_line(p, d, option_line(d, OPTION_WEIGHTS), allowed,
-			 "weights: %d numbers for %d members", bond->num_weights,
-			 bond->num_members);
+		say_option(p, d, OPTION_WEIGHTS, allowed_of(p, OPTION_WEIGHTS),
+			   "weights: %d numbers for %d members of [%s]", bond->num_weights,
+			   bond->num_members, bond->name);
 	} else if (bond->qps_per_member * bond->num_members > BOND_MAX_PATHS) {
 		snprintf(allowed, sizeof(allowed), "members times qps_per_member at most %d",
 			 BOND_MAX_PATHS);
-		say_line(p, d, option_line(d, OPTION_QPS_PER_MEMBER), allowed,
-			 "qps_per_member: %d on each of %d members", bond->qps_per_member,
-			 bond->num_members);
+		say_option(p, d, OPTION_QPS_PER_MEMBER, allowed,
+			   "qps_per_member: %d on each of %d members of [%s]",
+			   bond->qps_per_member, bond->num_members, bond->name);
 	}
 }
 
+/* A process has one control channel for each port, and the channel one secret. */
+static bool share_port_not_key(const struct bond_config *a, const struct bond_config *b)
+{
+	return a->control_port == b->control_port && strcmp(a->auth_key_file, b->auth_key_file);
+}
+
 /* A primary takes the bond's name, so it can have one name only. */
-static void check_primaries(struct parser *p)
+static void check_pair(struct parser *p, struct draft *d, const struct draft *other)
+{
+	char allowed[SHOWN + 160], shown[SHOWN + 4];
+
+	if (member_spec_equal(d->bond.members, other->bond.members)) {
+		say_option(p, d, OPTION_MEMBERS, "a first member that no other bond has first",
+			   "members: the first one is the first of [%s] too", other->bond.name);
+	} else if (share_port_not_key(&d->bond, &other->bond)) {
+		show(shown, other->bond.auth_key_file);
+		snprintf(allowed, sizeof(allowed), "what [%s] has (%s), or another control_port",
+			 other->bond.name, *shown ? shown : "none");
+		say_option(p, d, OPTION_AUTH_KEY_FILE, allowed,
+			   "auth_key_file: not that of [%s], which has the same control_port %d",
+			   other->bond.name, other->bond.control_port);
+	}
+}
+
+static void check_pairs(struct parser *p)
 {
 	for (int i = 0; i < p->num_drafts; i++)
-		for (int k = 0; k < i; k++) {
-			struct draft *d = &p->drafts[i], *other = &p->drafts[k];
-
-			if (d->bad || other->bad ||
-			    !member_spec_equal(d->bond.members, other->bond.members))
-				continue;
-			say_line(p, d, option_line(d, OPTION_MEMBERS),
-				 "a first member that no other bond has first",
-				 "members: the first one is the first of [%s] too",
-				 other->bond.name);
-		}
+		for (int k = 0; k < i && !p->bad_variable; k++)
+			if (!p->drafts[i].bad && !p->drafts[k].bad)
+				check_pair(p, &p->drafts[i], &p->drafts[k]);
 }
 
 /* A wrong variable is said once and ends all bonds: nobody should run on a setting half taken. */
 static void apply_environment(struct parser *p)
 {
-	char variable[OPTION_VARIABLE_SIZE], allowed[OPTION_ALLOWED_SIZE], shown[SHOWN + 4];
-	char what[SHOWN + 48];
+	char variable[OPTION_VARIABLE_SIZE], shown[SHOWN + 4], what[SHOWN + 48];
 
 	for (int i = 0; i < NUM_OPTIONS; i++) {
 		const struct option *o = &config_options[i];
@@ -419,17 +467,16 @@ static void apply_environment(struct parser *p)
 		text = o->flags & FLAG_NO_ENV ? NULL : secure_getenv(variable);
 		if (!text)
 			continue;
-		for (int k = 0; k < p->num_drafts; k++)
-			if (!option_parse(o, text, &p->drafts[k].bond)) {
-				p->drafts[k].bad = true;
-				good = false;
-			}
+		for (int k = 0; k < p->num_drafts; k++) {
+			p->drafts[k].from_env[i] = true;
+			good &= option_parse(o, text, &p->drafts[k].bond);
+		}
 		if (good)
 			continue;
-		option_allowed(o, allowed, sizeof(allowed));
+		p->bad_variable = true;
 		show(shown, text);
 		snprintf(what, sizeof(what), "\"%s\" is not a value for it", shown);
-		say(p, NULL, variable, what, allowed);
+		say(p, NULL, variable, what, allowed_of(p, i));
 	}
 }
 
@@ -441,7 +488,7 @@ static int keep_good(struct parser *p, struct config *out)
 	for (int i = 0; i < p->num_drafts; i++) {
 		struct bond_config *bond = &p->drafts[i].bond;
 
-		if (p->drafts[i].bad)
+		if (p->drafts[i].bad || p->bad_variable)
 			continue;
 		if (bond->order_below == CONFIG_AUTO)
 			bond->order_below = bond->stripe_above;
@@ -505,8 +552,7 @@ int config_load(struct config *out, config_report_fn report, void *arg)
 	int error;
 
 	memset(out, 0, sizeof(*out));
-	p.path = path && *path ? path : CONFIG_DEFAULT_PATH;
-	snprintf(out->path, sizeof(out->path), "%s", p.path);
+	p.path = path && *path ? path : BOND_CONF_FILE;
 	error = open_file(&p);
 	if (error || !p.file)
 		return error;
@@ -514,18 +560,11 @@ int config_load(struct config *out, config_report_fn report, void *arg)
 	fclose(p.file);
 	if (!error) {
 		apply_environment(&p);
-		for (int i = 0; i < p.num_drafts; i++)
+		for (int i = 0; i < p.num_drafts && !p.bad_variable; i++)
 			check_draft(&p, &p.drafts[i]);
-		check_primaries(&p);
+		check_pairs(&p);
 		error = keep_good(&p, out);
 	}
 	free(p.drafts);
 	return error;
-}
-
-void config_free(struct config *config)
-{
-	free(config->bonds);
-	config->bonds = NULL;
-	config->num_bonds = 0;
 }

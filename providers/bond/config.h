@@ -13,7 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define CONFIG_DEFAULT_PATH "/etc/rdma-bond.conf"
+#ifndef BOND_CONF_FILE	/* CMake's option of that name */
+#define BOND_CONF_FILE "/etc/rdma-bond.conf"
+#endif
 
 enum {
 	BOND_MAX_MEMBERS = 16,
@@ -56,26 +58,25 @@ struct bond_config {
 	int num_members;		/* at least 1; members[0] is the primary */
 	struct member_spec members[BOND_MAX_MEMBERS];
 	int num_weights;		/* 0 (auto) or num_members */
-	int weights[BOND_MAX_MEMBERS];
+	int weights[BOND_MAX_MEMBERS];	/* 1 to 1000000 each, relative to one another */
 	int stripe_above;		/* bytes */
 	int order_below;		/* bytes; stripe_above unless given */
 	int ordering;			/* enum config_ordering */
 	int mode;			/* enum config_mode */
 	int split_send;			/* enum config_split_send */
-	int control_port;
-	int traffic_class;		/* this and the next three: CONFIG_AUTO or a value */
-	int sl;
-	int timeout;
-	int retry_cnt;
-	int qps_per_member;
-	int wait_ms;			/* RDMA_BOND_WAIT_MS, no key of the file */
+	int control_port;		/* TCP, 1 to 65535, host order */
+	int traffic_class;		/* this and the next three: CONFIG_AUTO or 0 to 255 */
+	int sl;				/* 0 to 15 */
+	int timeout;			/* 1 to 31: 4.096 us times two to this power */
+	int retry_cnt;			/* 0 to 7 */
+	int qps_per_member;		/* 1 to 8; times num_members at most BOND_MAX_PATHS */
+	int wait_ms;			/* RDMA_BOND_WAIT_MS, no key of the file; 0 to 600000 */
 	char auth_key_file[CONFIG_PATH_SIZE];	/* "" is none; its mode and owner are not checked */
 };
 
 struct config {
-	char path[CONFIG_PATH_SIZE];	/* of the file that was read, for messages */
 	int num_bonds;
-	struct bond_config *bonds;
+	struct bond_config *bonds;	/* for free(3) */
 };
 
 /*
@@ -87,22 +88,21 @@ struct config {
 typedef void (*config_report_fn)(void *arg, const char *bond, const char *text);
 
 /*
- * Reads $RDMA_BOND_CONF (unless setuid) or CONFIG_DEFAULT_PATH, then the overrides in the
+ * Reads $RDMA_BOND_CONF (unless setuid) or BOND_CONF_FILE, then the overrides in the
  * environment. No file, or a character device such as /dev/null, is no bond and no report.
  * Returns 0, also where bonds were left out after a report; an errno where the file could not be
- * read at all (reported too) or memory ran out. *out may always be given to config_free().
+ * read at all (reported too) or memory ran out. out->bonds is valid or NULL after all of them.
  */
 int config_load(struct config *out, config_report_fn report, void *arg);
-void config_free(struct config *config);
 
 /* Whether the device is the one that the specification means: 1 or 0. */
 int config_member_matches(const struct member_spec *spec, const struct config_device_info *dev);
 
 /*
- * As config_member_matches(bond->members, dev), but a device that has the bond's own name is its
- * primary too: the kernel device may have been renamed (design: "Identity").
+ * Whether the device has the bond's own name. Where no device is what members[0] says, this one is
+ * the primary: the kernel device may have been renamed (design: "Identity").
  */
-int config_primary_matches(const struct bond_config *bond, const struct config_device_info *dev);
+int config_bond_named(const struct bond_config *bond, const struct config_device_info *dev);
 
 /* A row of the option table in words: the manual page's table is printed from these. */
 struct config_option_text {

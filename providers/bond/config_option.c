@@ -32,7 +32,7 @@ const struct option config_options[NUM_OPTIONS] = {
 	[OPTION_ORDER_BELOW] = {
 		"order_below", TYPE_SIZE, AT(order_below), 0, 1 << 30, "bytes", NULL, "", 0,
 		"With ordering = memory, a shorter WRITE or READ keeps its place on the lead. "
-		"The default is the value of stripe_above.",
+		"Without effect above stripe_above, whose value is the default.",
 	},
 	[OPTION_ORDERING] = {
 		"ordering", TYPE_ENUM, AT(ordering), 0, 0, NULL, ordering_names, "memory", 0,
@@ -70,11 +70,12 @@ const struct option config_options[NUM_OPTIONS] = {
 	},
 	[OPTION_TIMEOUT] = {
 		"timeout", TYPE_INT, AT(timeout), 1, 31, NULL, NULL, "auto", FLAG_AUTO,
-		"Ack timeout of the paths behind the first, 4.096 us times two to this power.",
+		"Ack timeout of the paths behind the first, 4.096 us times two to this power; "
+		"auto: the application's.",
 	},
 	[OPTION_RETRY_CNT] = {
 		"retry_cnt", TYPE_INT, AT(retry_cnt), 0, 7, NULL, NULL, "auto", FLAG_AUTO,
-		"Retries of the paths behind the first.",
+		"Retries of the paths behind the first; auto: the application's.",
 	},
 	[OPTION_QPS_PER_MEMBER] = {
 		"qps_per_member", TYPE_INT, AT(qps_per_member), 1, 8, NULL, NULL, "1", 0,
@@ -327,7 +328,6 @@ void option_set_defaults(struct bond_config *bond)
 	bond->order_below = CONFIG_AUTO;
 }
 
-
 static bool known(const char *text)
 {
 	return text && *text;
@@ -351,10 +351,9 @@ int config_member_matches(const struct member_spec *spec, const struct config_de
 	return 0;
 }
 
-int config_primary_matches(const struct bond_config *bond, const struct config_device_info *dev)
+int config_bond_named(const struct bond_config *bond, const struct config_device_info *dev)
 {
-	return config_member_matches(&bond->members[0], dev) ||
-	       (known(dev->name) && !strcmp(dev->name, bond->name));
+	return known(dev->name) && !strcmp(dev->name, bond->name);
 }
 
 int config_option_text(int index, struct config_option_text *text, char *buf, int size)

@@ -3,7 +3,7 @@
  * Completion queues. The primary's is made with the application's CQ, other members' when the first
  * QP gets a path there. What the bond adds (pieces of spread WRs) is limited by room: a piece
  * is posted only where its completion has a place, so that no member's CQ can overflow because of
- * us; the application's own entries are as many as it asked for.
+ * them; the application's own entries are as many as it asked for.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -25,6 +25,12 @@ static int cq_clamp(const struct bond_member *member, int cqe)
 	return max > 0 && cqe > max ? max : cqe;
 }
 
+/* What of a member's CQ is for pieces: all but the application's own entries. */
+static void mcq_set_room(struct mcq *mcq, int own)
+{
+	mcq->room = mcq->cq->cqe > own ? mcq->cq->cqe - own : 1;
+}
+
 static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int comp_vector)
 {
 	struct bond_member *member = &cq->bctx->member[i];
@@ -36,10 +42,8 @@ static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int co
 	mcq->cq = ibv_create_cq(member->ctx, cq_clamp(member, cqe), mcq, channel,
 				comp_vector % member->ctx->num_comp_vectors);
 	if (!mcq->cq)
-		return errno;
-	mcq->room = mcq->cq->cqe - own;
-	if (mcq->room < 1)
-		mcq->room = 1;
+		return errno ? errno : ENOMEM;
+	mcq_set_room(mcq, own);
 	return 0;
 }
 
@@ -58,17 +62,16 @@ struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 		err = mcq_open(&shell, i, CQ_MEMBER_MIN + cq->vcq.cq.cqe, 0, 0);
 		fresh = shell.mcq[i];
 		if (!err) {
-			bond_lock(&cq->lock);
 			mcq->owner = cq;
 			mcq->last_qpn = MCQ_NO_QPN;
 			mcq->room = fresh.room;
-			mcq->cq = fresh.cq;
-			mcq->cq->cq_context = mcq;
+			fresh.cq->cq_context = mcq;
+			__atomic_store_n(&mcq->cq, fresh.cq, __ATOMIC_RELEASE);
 			if (i >= cq->nmcqs)
-				cq->nmcqs = i + 1;
+				__atomic_store_n(&cq->nmcqs, i + 1, __ATOMIC_RELEASE);
+			/* If the CQ is armed, the next tick arms this one too. */
 			if (cq->channel)
-				bond_cq_look(mcq);
-			bond_unlock(&cq->lock);
+				progress_want();
 		}
 	}
 	pthread_mutex_unlock(&open_lock);
@@ -186,16 +189,18 @@ int bond_resize_cq(struct ibv_cq *ibcq, int cqe)
 
 	if (cqe <= 0 || cqe > cq->bctx->member[0].attr.orig_attr.max_cqe)
 		return EINVAL;
-	ret = ibv_resize_cq(cq->mcq[0].cq,
-			    cq_clamp(&cq->bctx->member[0],
-				     cqe + (cqe > CQ_EXTRA_MIN ? cqe : CQ_EXTRA_MIN)));
-	if (ret)
-		return ret;
 	while (size < (unsigned int)cqe)
 		size *= 2;
 	soft = calloc(size, sizeof(*soft));
 	if (!soft)
 		return ENOMEM;
+	ret = ibv_resize_cq(cq->mcq[0].cq,
+			    cq_clamp(&cq->bctx->member[0],
+				     cqe + (cqe > CQ_EXTRA_MIN ? cqe : CQ_EXTRA_MIN)));
+	if (ret) {
+		free(soft);
+		return ret;
+	}
 	bond_lock(&cq->lock);
 	n = cq->soft_tail - cq->soft_head;
 	for (i = 0; i < n; i++)
@@ -205,7 +210,7 @@ int bond_resize_cq(struct ibv_cq *ibcq, int cqe)
 	cq->soft_mask = size - 1;
 	cq->soft_head = 0;
 	cq->soft_tail = n;
-	cq->mcq[0].room = cq->mcq[0].cq->cqe - cqe;
+	mcq_set_room(&cq->mcq[0], cqe);
 	cq->vcq.cq.cqe = cqe;
 	bond_unlock(&cq->lock);
 	return 0;
@@ -294,16 +299,13 @@ void bond_cq_forget_qp(struct bond_cq *cq, struct bond_qp *qp)
 		*at = qp->ready_next;
 		qp->on_ready = false;
 	}
+	cq_rest_clear(cq, CQ_REST_ATTENTION);
 	all = atomic_exchange(&cq->attention, NULL);
 	for (; all; all = next) {
 		next = all->attention_next;
 		atomic_store(&all->on_attention, false);
-		if (all != qp && !all->on_ready) {
-			all->on_ready = true;
-			all->ready_next = cq->ready;
-			cq->ready = all;
-			cq_rest_set(cq, CQ_REST_READY);
-		}
+		if (all != qp)
+			bond_cq_ready(cq, all);
 	}
 	for (i = out = cq->soft_head; i != cq->soft_tail; i++)
 		if (cq->soft[i & cq->soft_mask].qp_num != qp->vqp.qp.qp_num)

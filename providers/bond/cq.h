@@ -25,6 +25,20 @@ static inline void cq_rest_clear(struct bond_cq *cq, enum cq_rest flag)
 	atomic_fetch_and_explicit(&cq->rest, ~(unsigned int)flag, memory_order_relaxed);
 }
 
+/*
+ * A member's CQ comes while others poll: without the CQ's lock, which an application may hold for long.
+ * Pairs with the releases in bond_cq_member().
+ */
+static inline unsigned int cq_nmcqs(const struct bond_cq *cq)
+{
+	return __atomic_load_n(&cq->nmcqs, __ATOMIC_ACQUIRE);
+}
+
+static inline struct ibv_cq *mcq_cq(const struct mcq *mcq)
+{
+	return __atomic_load_n(&mcq->cq, __ATOMIC_ACQUIRE);
+}
+
 /* A completion that the bond waits for is on its way to a member's CQ. */
 static inline void mcq_due_add(struct mcq *mcq)
 {

@@ -52,23 +52,12 @@ void ctrl_callback_end(struct ctrl_qp *qp)
 	pthread_mutex_unlock(&ctrl->lock);
 }
 
-static struct ring *qp_bucket(struct ctrl *ctrl, const uint8_t gid[16], uint32_t qpn)
-{
-	return &ctrl->qps[(qpn ^ qpn >> 8 ^ gid[15]) % CTRL_QP_BUCKETS];
-}
-
 /* The newest: after a RESET the old one may not be out of the table yet. */
 struct ctrl_qp *ctrl_qp_find(struct ctrl *ctrl, const uint8_t gid[16], uint32_t qpn)
 {
-	struct ring *head = qp_bucket(ctrl, gid, qpn), *node;
+	struct qp_name *name = qp_names_find(&ctrl->qps, gid, qpn, NULL);
 
-	for (node = head->prev; node != head; node = node->prev) {
-		struct ctrl_qp *qp = ring_entry(node, struct ctrl_qp, bucket);
-
-		if (qp->info.qpn == qpn && !memcmp(qp->info.gid, gid, sizeof(qp->info.gid)))
-			return qp;
-	}
-	return NULL;
+	return name ? ring_entry(name, struct ctrl_qp, name) : NULL;
 }
 
 void ctrl_commanded(struct ctrl *ctrl)
@@ -105,7 +94,7 @@ struct ctrl_qp *ctrl_qp_up(struct ctrl *ctrl, const struct ctrl_qp_info *info, v
 	qp->info.desc.npaths = 0;
 	qp->want_up = true;
 	ring_init(&qp->command);
-	ring_init(&qp->bucket);
+	ring_init(&qp->name.bucket);
 	ring_init(&qp->host_node);
 	ring_init(&qp->session_node);
 	pthread_mutex_lock(&ctrl->lock);
@@ -151,7 +140,7 @@ static void qp_up(struct ctrl_qp *qp)
 	struct ctrl *ctrl = qp->ctrl;
 	int err;
 
-	ring_append(qp_bucket(ctrl, qp->info.gid, qp->info.qpn), &qp->bucket);
+	qp_names_add(&ctrl->qps, &qp->name, qp->info.gid, qp->info.qpn);
 	qp->entry = registrar_add(ctrl->registrar, qp->info.gid, qp->info.qpn);
 	err = seek_start(qp);
 	if (err)
@@ -170,7 +159,7 @@ static void qp_free(struct ctrl_qp *qp)
 	seek_stop(qp);
 	if (qp->entry)
 		registrar_remove(qp->ctrl->registrar, qp->entry);
-	ring_remove(&qp->bucket);
+	ring_remove(&qp->name.bucket);
 	free(qp);
 }
 
@@ -303,8 +292,7 @@ static struct ctrl *ctrl_new(const struct ctrl_config *config)
 	ring_init(&ctrl->hosts);
 	ring_init(&ctrl->sessions);
 	ring_init(&ctrl->greets);
-	for (int i = 0; i < CTRL_QP_BUCKETS; i++)
-		ring_init(&ctrl->qps[i]);
+	qp_names_init(&ctrl->qps);
 	pthread_mutex_init(&ctrl->lock, NULL);
 	pthread_cond_init(&ctrl->callback_end, NULL);
 	key_book_init(&ctrl->book);
@@ -366,9 +354,9 @@ void ctrl_destroy(struct ctrl *ctrl)
 	ctrl_commanded(ctrl);
 	pthread_join(ctrl->thread, NULL);
 	greet_close_all(ctrl);
-	for (int i = 0; i < CTRL_QP_BUCKETS; i++)
-		ring_for_each(node, after, &ctrl->qps[i])
-			qp_free(ring_entry(node, struct ctrl_qp, bucket));
+	for (int i = 0; i < QP_NAME_BUCKETS; i++)
+		ring_for_each(node, after, &ctrl->qps.buckets[i])
+			qp_free(ring_entry(node, struct ctrl_qp, name.bucket));
 	session_close_all(ctrl);
 	registrar_destroy(ctrl->registrar);
 	loop_close(&ctrl->loop);

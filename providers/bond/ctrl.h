@@ -102,7 +102,7 @@ struct ctrl_ops {
 };
 
 struct ctrl_config {
-	uint16_t port;			/* control_port; the same on every host */
+	uint16_t port;	/* control_port, host byte order, not 0; the same on every host */
 	const struct auth_key *key;	/* copied; NULL: no secret */
 	const struct ctrl_ops *ops;	/* must outlive the control channel */
 	void *log_arg;

@@ -12,8 +12,9 @@
 
 #include "ctrl_conn.h"
 
-/* A peer that does not read this much is as good as gone. */
-#define TX_LIMIT_BYTES	(8u << 20)
+/* A peer that does not read this much is as good as gone; a stranger is not given as much. */
+#define TX_LIMIT_BYTES		(8u << 20)
+#define TX_STRANGER_BYTES	(64u << 10)
 
 static void conn_event(struct loop_watch *watch, uint32_t events);
 
@@ -26,6 +27,7 @@ static struct conn *conn_new(struct loop *loop, const struct conn_ops *ops, void
 	conn->loop = loop;
 	conn->ops = ops;
 	conn->owner = owner;
+	conn->tx_limit = TX_STRANGER_BYTES;
 	conn->watch.fd = -1;
 	conn->watch.fn = conn_event;
 	ring_init(&conn->watch.node);
@@ -164,17 +166,28 @@ static void conn_fail(struct conn *conn, int err)
 	shutdown(conn->watch.fd, SHUT_RDWR);
 }
 
+void conn_trust(struct conn *conn)
+{
+	conn->tx_limit = TX_LIMIT_BYTES;
+}
+
+void conn_allow(struct conn *conn)
+{
+	if (conn->tx_limit <= TX_LIMIT_BYTES - WIRE_MSG_MAX)
+		conn->tx_limit += WIRE_MSG_MAX;
+}
+
 static bool tx_reserve(struct conn *conn, size_t len)
 {
 	size_t size = conn->tx_size ? conn->tx_size : 4 * WIRE_MSG_MAX;
 	uint8_t *tx;
 
+	if (conn->tx_len + len > conn->tx_limit)
+		return false;
 	while (size < conn->tx_len + len)
 		size *= 2;
 	if (size == conn->tx_size)
 		return true;
-	if (size > TX_LIMIT_BYTES)
-		return false;
 	tx = realloc(conn->tx, size);
 	if (!tx)
 		return false;

@@ -40,6 +40,7 @@ struct conn {
 	uint8_t *tx;			/* what the socket has not taken yet */
 	size_t tx_len;
 	size_t tx_size;
+	size_t tx_limit;
 	size_t rx_len;
 	uint8_t rx[2 * WIRE_MSG_MAX];
 };
@@ -47,8 +48,8 @@ struct conn {
 /* Takes fd over, also when it fails. NULL with errno. */
 struct conn *conn_adopt(struct loop *loop, int fd, const struct conn_ops *ops, void *owner);
 /*
- * Connects from one address to another without waiting. NULL with errno; later failures come by
- * ended().
+ * Connects from one address to another without waiting. port: of to, in host byte order. NULL with
+ * errno; later failures come by ended().
  */
 struct conn *conn_connect(struct loop *loop, const struct addr *from, const struct addr *to,
 			  uint16_t port, const struct conn_ops *ops, void *owner);
@@ -56,7 +57,12 @@ struct conn *conn_connect(struct loop *loop, const struct addr *from, const stru
 int conn_pair(struct loop *loop, struct conn *conns[2], const struct conn_ops *ops);
 void conn_close(struct conn *conn);
 
+/* What the socket does not take is kept, 64 KiB of it; where that is full the connection ends. */
 void conn_send(struct conn *conn, const struct wire_msg *msg);
+/* Room for one message more, which no answer is: what we begin may not end the connection. */
+void conn_allow(struct conn *conn);
+/* The other end is no stranger any more: 8 MiB. */
+void conn_trust(struct conn *conn);
 /* Hands the descriptor out, for another process; it stays open until conn_close(). */
 int conn_fd(const struct conn *conn);
 void conn_addresses(const struct conn *conn, struct addr *local, struct addr *peer);

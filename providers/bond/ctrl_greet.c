@@ -26,10 +26,10 @@ struct greet {
 	struct loop_timer deadline;
 	bool initiator;
 	bool committed;			/* initiator: COMMIT is sent */
-	bool joining;			/* it proves one more address of a session that is live */
 	struct host *host;		/* initiator */
 	struct ctrl_qp *qp;		/* initiator; NULL: it is not waiting any more */
-	struct session *session;	/* initiator, committed and not joining */
+	struct session *session;	/* initiator, committed */
+	struct addr local, peer;	/* of the connection */
 	uint64_t conn_id;
 	uint64_t peer_nonce;
 	/* What the proofs cover: both addresses, HELLO, HELLO_ACK up to its proof, COMMIT's own. */
@@ -50,11 +50,12 @@ static void text_add(struct greet *greet, const void *bytes, size_t len)
 /* A proof that was made for one pair of hosts is worth nothing between others. */
 static void text_begin(struct greet *greet, const uint8_t *hello, size_t len)
 {
-	struct addr local, peer;
+	const struct addr *from = greet->initiator ? &greet->local : &greet->peer;
+	const struct addr *to = greet->initiator ? &greet->peer : &greet->local;
 
-	conn_addresses(greet->conn, &local, &peer);
-	text_add(greet, greet->initiator ? local.ip : peer.ip, sizeof(local.ip));
-	text_add(greet, greet->initiator ? peer.ip : local.ip, sizeof(local.ip));
+	conn_addresses(greet->conn, &greet->local, &greet->peer);
+	text_add(greet, from->ip, sizeof(from->ip));
+	text_add(greet, to->ip, sizeof(to->ip));
 	text_add(greet, hello, len);
 }
 
@@ -169,54 +170,51 @@ static void commit_send(struct greet *greet, uint64_t lost_id)
 	struct wire_msg msg = { .type = WIRE_COMMIT };
 
 	msg.commit.lost_id = lost_id;
-	msg.commit.join = greet->joining;
 	text_add_msg(greet, &msg);
 	prove(greet, AUTH_INITIATOR, msg.commit.proof);
 	greet->committed = true;
 	conn_send(greet->conn, &msg);
 }
 
+/*
+ * The session of these two processes between these two addresses. A nonce is no secret, so another
+ * address that claims it is another session, and speaks for nobody here.
+ */
+static struct session *greet_session(const struct greet *greet)
+{
+	return session_find(greet->ctrl, greet->peer_nonce, &greet->local, &greet->peer);
+}
+
 /* Which process is it, and do we have a session with it? */
 static void initiator_commit(struct greet *greet)
 {
-	struct session *session = session_find(greet->ctrl, greet->peer_nonce);
+	struct session *session = greet_session(greet);
 
 	if (greet->peer_nonce == greet->ctrl->nonce || (session && session->greet)) {
 		/* Ourselves, which needs no network; or another connection is further. */
 		greet_free(greet, GREET_AGAIN, NULL);
 		return;
 	}
-	if (session && session->conn && session_at(session, &greet->host->addr)) {
+	if (session && session->conn) {
 		greet_free(greet, GREET_SESSION, NULL);
 		return;
 	}
-	greet->joining = session && session->conn;
-	if (!greet->joining) {
-		session = session_get(greet->ctrl, greet->peer_nonce);
-		if (!session) {
-			greet_free(greet, GREET_AGAIN, NULL);
-			return;
-		}
-		session->greet = greet;
-		greet->session = session;
+	session = session_get(greet->ctrl, greet->peer_nonce, &greet->local, &greet->peer);
+	if (!session) {
+		greet_free(greet, GREET_AGAIN, NULL);
+		return;
 	}
+	session->greet = greet;
+	greet->session = session;
 	commit_send(greet, session->conn_id);
 }
 
 static void initiator_welcome(struct greet *greet)
 {
-	struct session *session = greet->session;
 	struct conn *conn = greet->conn;
 
-	if (greet->joining) {
-		session = session_find(greet->ctrl, greet->peer_nonce);
-		if (session && session->conn)
-			session_prove(session, &greet->host->addr);
-		greet_free(greet, GREET_SESSION, NULL);
-		return;
-	}
 	greet->conn = NULL;
-	session_up(session, conn, greet->conn_id, &greet->host->addr);
+	session_up(greet->session, conn, greet->conn_id);
 	greet_free(greet, GREET_SESSION, NULL);
 }
 
@@ -269,7 +267,7 @@ static void initiator_message(struct greet *greet, const struct wire_msg *msg)
  */
 static bool acceptor_yields(struct greet *greet, const struct wire_commit *commit)
 {
-	struct session *session = session_find(greet->ctrl, greet->peer_nonce);
+	struct session *session = greet_session(greet);
 
 	if (!session)
 		return true;
@@ -277,7 +275,7 @@ static bool acceptor_yields(struct greet *greet, const struct wire_commit *commi
 		if (session->conn_id != commit->lost_id)
 			return false;
 		session_lose(session, "the peer connects again");
-		session = session_find(greet->ctrl, greet->peer_nonce);
+		session = greet_session(greet);
 	}
 	if (session && session->greet) {
 		if (greet->ctrl->nonce < greet->peer_nonce)
@@ -294,26 +292,10 @@ static void welcome_send(struct conn *conn)
 	conn_send(conn, &msg);
 }
 
-static void acceptor_join(struct greet *greet)
-{
-	struct session *session = session_find(greet->ctrl, greet->peer_nonce);
-	struct addr local, peer;
-
-	if (!session || !session->conn) {
-		greet_refuse(greet, WIRE_REFUSE_DUPLICATE);
-		return;
-	}
-	conn_addresses(greet->conn, &local, &peer);
-	welcome_send(greet->conn);
-	greet_free(greet, GREET_SESSION, NULL);
-	session_prove(session, &peer);
-}
-
 static void acceptor_message(struct greet *greet, const struct wire_msg *msg)
 {
 	struct session *session;
 	struct conn *conn = greet->conn;
-	struct addr local, peer;
 
 	/* Our own nonce: only a stranger goes on after our HELLO_ACK. */
 	if (msg->type != WIRE_COMMIT || !greet->peer_nonce ||
@@ -326,23 +308,18 @@ static void acceptor_message(struct greet *greet, const struct wire_msg *msg)
 		greet_refuse(greet, WIRE_REFUSE_SECRET);
 		return;
 	}
-	if (msg->commit.join) {
-		acceptor_join(greet);
-		return;
-	}
 	if (!acceptor_yields(greet, &msg->commit)) {
 		greet_refuse(greet, WIRE_REFUSE_DUPLICATE);
 		return;
 	}
-	session = session_get(greet->ctrl, greet->peer_nonce);
+	session = session_get(greet->ctrl, greet->peer_nonce, &greet->local, &greet->peer);
 	if (!session) {
 		greet_refuse(greet, WIRE_REFUSE_BUSY);
 		return;
 	}
 	welcome_send(conn);
-	conn_addresses(conn, &local, &peer);
 	greet->conn = NULL;
-	session_up(session, conn, greet->conn_id, &peer);
+	session_up(session, conn, greet->conn_id);
 	greet_free(greet, GREET_SESSION, NULL);
 }
 
@@ -386,19 +363,16 @@ int greet_start(struct host *host, struct ctrl_qp *qp)
 {
 	struct ctrl *ctrl = qp->ctrl;
 	struct greet *greet = greet_new(ctrl);
-	struct addr from;
 	int err;
 
 	if (!greet)
 		return ENOMEM;
 	greet->initiator = true;
-	err = addr_from_gid(&from, qp->info.gid, qp->info.ifindex);
-	if (!err)
-		err = auth_random(&greet->conn_id, sizeof(greet->conn_id));
+	err = auth_random(&greet->conn_id, sizeof(greet->conn_id));
 	if (!err) {
 		/* From the QP's own address: by it the peer knows whom it may believe. */
-		greet->conn = conn_connect(&ctrl->loop, &from, &host->addr, ctrl->port, &greet_ops,
-					   greet);
+		greet->conn = conn_connect(&ctrl->loop, &qp->from, &host->addr, ctrl->port,
+					   &greet_ops, greet);
 		err = greet->conn ? 0 : errno;
 	}
 	if (err) {

@@ -25,7 +25,8 @@ enum given_state {
 struct key_given {
 	struct ring bucket;
 	struct ring session_node;
-	struct ring withdrawn;	/* on book->withdrawn while GIVEN_WITHDRAWN */
+	struct ring withdrawn;	/* on book->withdrawn, then on session->told */
+	uint64_t told_ns;
 	struct session *session;
 	enum given_state state;
 	uint32_t rkey;
@@ -228,23 +229,29 @@ static void key_look(struct ctrl_qp *qp, struct session *session, struct wire_qp
 	pthread_mutex_unlock(&book->lock);
 }
 
-static bool attached_to(const struct ctrl_qp *qp, const struct session *session)
+/* The QP of the pair that msg is about, or NULL. */
+static struct ctrl_qp *paired(struct session *session, const struct wire_qp_msg *msg)
 {
+	struct ctrl_qp *qp = pair_target(session, msg);
+
+	if (!qp || !qp->attached || !pair_is_of_round(qp, msg))
+		return NULL;
 	/* A QP that is connected to itself asks at one end and answers at the other. */
-	return qp && qp->attached &&
-	       (qp->session == session || (session->twin && qp->session == session->twin));
+	if (qp->session != session && (!session->twin || qp->session != session->twin))
+		return NULL;
+	return qp;
 }
 
 static void on_get(struct session *session, const struct wire_qp_msg *get)
 {
-	struct ctrl_qp *qp = pair_target(session, get);
+	struct ctrl_qp *qp = paired(session, get);
 	struct wire_msg msg = { .type = WIRE_KEY_PUT };
 
 	msg.qp.from = get->to;
 	msg.qp.to = get->from;
 	msg.qp.pair_id = get->pair_id;
 	msg.qp.rkey = get->rkey;
-	if (attached_to(qp, session) && qp->pair_id == get->pair_id)
+	if (qp)
 		key_look(qp, session, &msg.qp);
 	session_send(session, &msg);
 }
@@ -281,23 +288,32 @@ static void key_learn(struct ctrl_qp *qp, const struct wire_qp_msg *put)
 	ctrl_callback_end(qp);
 }
 
+static _Atomic(uint64_t) *ask_sent(struct ctrl_qp *qp, uint32_t rkey)
+{
+	for (int i = 0; i < CTRL_KEY_ASKS; i++)
+		if (atomic_load(&qp->asks[i]) == ask_value(rkey, KEY_ASK_SENT))
+			return &qp->asks[i];
+	return NULL;
+}
+
+/* Unasked, only as many as were agreed, or the peer could fill our memory. */
 static void on_put(struct session *session, const struct wire_qp_msg *put)
 {
-	struct ctrl_qp *qp = pair_target(session, put);
+	struct ctrl_qp *qp = paired(session, put);
+	_Atomic(uint64_t) *ask = qp ? ask_sent(qp, put->rkey) : NULL;
 
-	if (!attached_to(qp, session) || qp->pair_id != put->pair_id)
+	if (!qp || (!ask && !qp->offers_left))
 		return;
+	if (!ask)
+		qp->offers_left--;
 	key_learn(qp, put);
-	for (int i = 0; i < CTRL_KEY_ASKS; i++) {
-		if (atomic_load(&qp->asks[i]) != ask_value(put->rkey, KEY_ASK_SENT))
-			continue;
-		/* Only now, or the data path would ask once more before it has the answer. */
-		if (put->nkeys)
-			atomic_store(&qp->asks[i], 0);
-		else
-			ask_deny(qp, &qp->asks[i], put->rkey);
+	if (!ask)
 		return;
-	}
+	/* Only now, or the data path would ask once more before it has the answer. */
+	if (put->nkeys)
+		atomic_store(ask, 0);
+	else
+		ask_deny(qp, ask, put->rkey);
 }
 
 static void on_delete(struct session *session, const struct wire_msg *msg)
@@ -409,6 +425,8 @@ void key_withdrawals_send(struct ctrl *ctrl)
 		if (!given->session->live)
 			continue;
 		given->state = GIVEN_TOLD;
+		given->told_ns = loop_now_ns();
+		ring_append(&given->session->told, node);
 		session_send(given->session, &msg);
 	}
 	pthread_mutex_unlock(&book->lock);
@@ -444,6 +462,18 @@ void key_session_forget(struct session *session)
 	ring_for_each(node, after, &session->given)
 		given_free(ring_entry(node, struct key_given, session_node));
 	pthread_mutex_unlock(&book->lock);
+}
+
+bool key_session_overdue(struct session *session, uint64_t limit_ms)
+{
+	struct key_book *book = &session->ctrl->book;
+	uint64_t told_ns = 0;
+
+	pthread_mutex_lock(&book->lock);
+	if (!ring_empty(&session->told))
+		told_ns = ring_entry(session->told.next, struct key_given, withdrawn)->told_ns;
+	pthread_mutex_unlock(&book->lock);
+	return told_ns && loop_now_ns() - told_ns >= limit_ms * LOOP_NS_PER_MS;
 }
 
 int key_book_init(struct key_book *book)

@@ -60,11 +60,24 @@ struct ctrl_qp *pair_target(struct session *session, const struct wire_qp_msg *m
 		return NULL;
 	if (qp_name_cmp(qp->info.dest_gid, qp->info.dest_qpn, msg->from.gid, msg->from.qpn))
 		return NULL;
-	if (!session->twin && !session_at(session, &qp->host->addr))
+	if (!session->twin && !session_serves(session, qp))
 		return NULL;
 	if (msg->to.generation && msg->to.generation != qp->info.generation)
 		return NULL;
 	return qp;
+}
+
+bool pair_is_of_round(const struct ctrl_qp *qp, const struct wire_qp_msg *msg)
+{
+	return qp->pair_id && qp->pair_id == msg->pair_id &&
+	       qp->peer_generation == msg->from.generation;
+}
+
+/* Of this pair, and no message of an earlier one? */
+static bool of_pair(const struct ctrl_qp *qp, const struct session *session,
+		    const struct wire_qp_msg *msg)
+{
+	return qp->session == session && pair_is_of_round(qp, msg);
 }
 
 static void ready_send(struct ctrl_qp *qp)
@@ -103,6 +116,8 @@ static void attach(struct ctrl_qp *qp, struct session *session)
 	ring_append(&session->qps, &qp->session_node);
 	qp->session = session;
 	qp->attached = true;
+	if (session->conn)
+		conn_trust(session->conn);
 	seek_pause(qp);
 }
 
@@ -136,6 +151,13 @@ static void pair_end(struct ctrl_qp *qp, enum pair_state state)
 	ctrl_callback_end(qp);
 }
 
+/* Refusals that another time may be none; each side tries again. Others last for a generation. */
+static bool refused_for_now(uint32_t reason)
+{
+	return reason == EBUSY || reason == ENOMEM || reason == EMFILE || reason == ENFILE;
+}
+
+/* Before a round has begun. */
 static void pair_refuse(struct ctrl_qp *qp, struct session *session,
 			const struct wire_qp_msg *peer, int err)
 {
@@ -143,6 +165,11 @@ static void pair_refuse(struct ctrl_qp *qp, struct session *session,
 
 	reason_send(qp, session, peer, WIRE_QP_REFUSE, (uint32_t)err);
 	detach(qp);
+	if (refused_for_now((uint32_t)err)) {
+		qp->state = PAIR_SEEKING;
+		seek_later(qp);
+		return;
+	}
 	qp->state = PAIR_REFUSED;
 	qp->peer_generation = generation;
 	seek_pause(qp);
@@ -165,6 +192,9 @@ static void ready_check(struct ctrl_qp *qp)
 static void pair_resume(struct ctrl_qp *qp, struct session *session)
 {
 	attach(qp, session);
+	/* What it told before was forgotten when the session broke. */
+	if (qp->state == PAIR_READY)
+		qp->offers_left = CTRL_KEY_OFFERS;
 	if (qp->state == PAIR_READY && ctrl_callback_begin(qp)) {
 		qp->ctrl->ops->session_back(qp->cookie);
 		ctrl_callback_end(qp);
@@ -191,6 +221,7 @@ static void pair_add(struct ctrl_qp *qp, struct session *session, const struct w
 	qp->peer_generation = peer->from.generation;
 	qp->pair_id = pair_id_new(qp->ctrl);
 	qp->peer_ready = false;
+	qp->offers_left = CTRL_KEY_OFFERS;
 	pair_msg_init(qp, WIRE_QP_ADD, &msg);
 	if (ctrl_callback_begin(qp)) {
 		err = qp->ctrl->ops->qp_describe(qp->cookie, &peer->desc, &msg.qp.desc);
@@ -204,11 +235,26 @@ static void pair_add(struct ctrl_qp *qp, struct session *session, const struct w
 	session_send(session, &msg);
 }
 
+/*
+ * Another process at the peer's host says that it has the peer. As long as the one that we are paired
+ * with is alive, it has to wait: it may be anybody there; or the QP's number is used again, and the
+ * end of the earlier pair is under way.
+ */
+static bool taken(struct ctrl_qp *qp, struct session *session, const struct wire_qp_msg *peer)
+{
+	if (!qp->attached || qp->session == session)
+		return false;
+	reason_send(qp, session, peer, WIRE_QP_REFUSE, EBUSY);
+	return true;
+}
+
 /* The QP that waits or seeks hears of its peer, or of one that was reset meanwhile. */
 static void on_found(struct ctrl_qp *qp, struct session *session, const struct wire_qp_msg *peer)
 {
 	bool same = qp->peer_generation == peer->from.generation;
 
+	if (taken(qp, session, peer))
+		return;
 	if (qp->state == PAIR_REFUSED && same) {
 		reason_send(qp, session, peer, WIRE_QP_REFUSE, ECANCELED);
 		return;
@@ -233,6 +279,8 @@ static void on_find(struct ctrl_qp *qp, struct session *session, const struct wi
 		on_found(qp, session, peer);
 		return;
 	}
+	if (taken(qp, session, peer))
+		return;
 	/* Nothing changes here before the leader says what it wants: ADD, or READY again. */
 	pair_msg_init(qp, WIRE_QP_FOUND, &msg);
 	msg.qp.to = peer->from;
@@ -252,7 +300,7 @@ static void on_add(struct ctrl_qp *qp, struct session *session, const struct wir
 	struct wire_msg msg;
 	int err = ECANCELED;
 
-	if (pair_leads(qp))
+	if (pair_leads(qp) || taken(qp, session, peer))
 		return;
 	if (qp->session)
 		pair_end(qp, PAIR_SEEKING);
@@ -260,6 +308,7 @@ static void on_add(struct ctrl_qp *qp, struct session *session, const struct wir
 	qp->peer_generation = peer->from.generation;
 	qp->peer_pd_id = peer->desc.pd_id;
 	qp->pair_id = peer->pair_id;
+	qp->offers_left = CTRL_KEY_OFFERS;
 	pair_msg_init(qp, WIRE_QP_CONFIRM, &msg);
 	qp->own_mask = 0;
 	if (ctrl_callback_begin(qp)) {
@@ -275,6 +324,19 @@ static void on_add(struct ctrl_qp *qp, struct session *session, const struct wir
 	session_send(session, &msg);
 	ready_send(qp);
 	ready_check(qp);
+}
+
+/* A round that had begun ends in a refusal, ours or the peer's. */
+static void pair_refused(struct ctrl_qp *qp, const struct wire_qp_msg *peer, uint32_t reason)
+{
+	if (refused_for_now(reason)) {
+		pair_end(qp, PAIR_SEEKING);
+		seek_later(qp);
+		return;
+	}
+	seek_pause(qp);
+	pair_end(qp, PAIR_REFUSED);
+	qp->peer_generation = peer->from.generation;
 }
 
 /* Leader. */
@@ -293,8 +355,7 @@ static void on_confirm(struct ctrl_qp *qp, struct session *session,
 	}
 	if (err) {
 		reason_send(qp, session, peer, WIRE_QP_REFUSE, (uint32_t)err);
-		pair_end(qp, PAIR_REFUSED);
-		qp->peer_generation = peer->from.generation;
+		pair_refused(qp, peer, (uint32_t)err);
 		return;
 	}
 	qp->state = PAIR_CONNECTED;
@@ -311,16 +372,20 @@ static void on_ready(struct ctrl_qp *qp, struct session *session, const struct w
 		pair_resume(qp, session);
 	qp->peer_mask = peer->path_mask;
 	qp->peer_ready = true;
+	qp->offers_left = 0;
 	ready_check(qp);
 }
 
-static void on_refuse(struct ctrl_qp *qp, const struct wire_qp_msg *peer)
+static void on_refuse(struct ctrl_qp *qp, struct session *session, const struct wire_qp_msg *peer)
 {
-	if (qp->pair_id != peer->pair_id)
-		return;
-	seek_pause(qp);
-	pair_end(qp, PAIR_REFUSED);
-	qp->peer_generation = peer->from.generation;
+	if (of_pair(qp, session, peer))
+		pair_refused(qp, peer, peer->reason);
+	else if (peer->pair_id)
+		return;		/* of a round that is over */
+	else if (refused_for_now(peer->reason))
+		seek_missing(qp);
+	else if (!qp->session)
+		pair_refused(qp, peer, peer->reason);
 }
 
 static void on_error(struct ctrl_qp *qp, uint32_t reason)
@@ -329,14 +394,6 @@ static void on_error(struct ctrl_qp *qp, uint32_t reason)
 		return;
 	qp->ctrl->ops->qp_error(qp->cookie, reason);
 	ctrl_callback_end(qp);
-}
-
-/* Of this pair, and no message of an earlier one? */
-static bool of_pair(const struct ctrl_qp *qp, const struct session *session,
-		    const struct wire_qp_msg *msg)
-{
-	return qp->session == session && qp->pair_id && qp->pair_id == msg->pair_id &&
-	       qp->peer_generation == msg->from.generation;
 }
 
 static void on_missing(struct ctrl_qp *qp, struct session *session, const struct wire_qp_msg *msg)
@@ -399,7 +456,7 @@ void pair_message(struct session *session, const struct wire_msg *msg)
 		on_add(qp, session, &msg->qp);
 		break;
 	case WIRE_QP_REFUSE:
-		on_refuse(qp, &msg->qp);
+		on_refuse(qp, session, &msg->qp);
 		break;
 	default:
 		pair_round_message(qp, session, msg);
@@ -418,6 +475,8 @@ void pair_find(struct ctrl_qp *qp, struct session *session)
 		msg.qp.pair_id = 0;
 	msg.qp.desc = qp->info.desc;
 	msg.qp.desc.npaths = 0;
+	if (session->conn)
+		conn_allow(session->conn);
 	session_send(session, &msg);
 }
 

@@ -20,12 +20,11 @@
 #include "auth.h"
 #include "ctrl.h"
 #include "ctrl_conn.h"
+#include "ctrl_name.h"
 #include "registrar.h"
 
-#define CTRL_QP_BUCKETS		256
 #define CTRL_KEY_BUCKETS	256
 #define CTRL_KEY_ASKS		64	/* outstanding per QP; a power of two */
-#define SESSION_ADDRS_MAX	16
 #define SESSION_SILENT_BEATS	5
 
 struct greet;
@@ -65,7 +64,7 @@ struct ctrl {
 	_Atomic(struct ctrl_qp *) asking;	/* stack of QPs with keys to ask */
 
 	struct key_book book;
-	struct ring qps[CTRL_QP_BUCKETS];
+	struct qp_names qps;
 	struct ring hosts;
 	struct ring sessions;
 	struct ring greets;
@@ -87,21 +86,25 @@ struct host {
 	const char *warned;		/* what was last logged about it */
 };
 
-/* A peer process. conn is NULL while the session is lost and QPs still hope for it. */
+/*
+ * A peer process, between one address of ours and one of its own: what comes over it speaks for QPs
+ * at that address only. conn is NULL while the session is lost and QPs still hope for it.
+ */
 struct session {
 	struct ring node;
 	struct ctrl *ctrl;
 	uint64_t nonce;
+	struct addr local;
+	struct addr peer;
 	uint64_t conn_id;		/* of the connection that is or was */
 	struct conn *conn;		/* the place for one per rail */
 	struct greet *greet;		/* our own attempt that has sent COMMIT */
 	struct session *twin;		/* the other end, inside this process */
 	struct ring qps;		/* paired, or being so */
 	struct ring given;		/* of struct key_given; guarded by book.lock */
+	struct ring told;		/* those whose KEY_DELETED is awaited, oldest first; as well */
 	bool held;			/* session_lose() still needs it */
 	bool live;			/* guarded by book.lock for those who are not us */
-	unsigned int naddrs;
-	struct addr addrs[SESSION_ADDRS_MAX];	/* that the peer has proved to have */
 	struct loop_timer beat;
 	unsigned int silent_beats;
 	unsigned int idle_beats;
@@ -136,11 +139,12 @@ struct ctrl_qp {
 	bool want_error;
 	uint32_t error_reason;
 
-	struct ring bucket;
+	struct qp_name name;		/* on ctrl->qps */
 	struct registrar_entry *entry;
 
 	/* ctrl_seek.c */
-	struct host *host;
+	struct addr from;		/* in its GID */
+	struct host *host;		/* of the peer; NULL: there is no way to look for it */
 	struct ring host_node;
 	struct loop_timer seek;
 	bool seeking;
@@ -160,6 +164,7 @@ struct ctrl_qp {
 	uint32_t own_mask;
 	uint32_t peer_mask;
 	bool peer_ready;
+	unsigned int offers_left;	/* keys that the peer may still tell unasked */
 	bool error_pending;
 	uint32_t error_told;
 
@@ -182,6 +187,7 @@ void ctrl_commanded(struct ctrl *ctrl);
 /* ctrl_seek.c */
 int seek_start(struct ctrl_qp *qp);		/* the QP is up */
 void seek_again(struct ctrl_qp *qp);		/* the session was lost, or the pair was not made */
+void seek_later(struct ctrl_qp *qp);		/* refused for the moment: the back-off goes on */
 void seek_pause(struct ctrl_qp *qp);		/* found, or to be found */
 void seek_stop(struct ctrl_qp *qp);
 void seek_missing(struct ctrl_qp *qp);		/* a session answered that it has no such QP */
@@ -208,13 +214,14 @@ void greet_accept(struct ctrl *ctrl, struct conn *conn, const struct wire_hello 
 void greet_close_all(struct ctrl *ctrl);
 
 /* ctrl_session.c */
-struct session *session_find(struct ctrl *ctrl, uint64_t nonce);
-struct session *session_get(struct ctrl *ctrl, uint64_t nonce);
+struct session *session_find(struct ctrl *ctrl, uint64_t nonce, const struct addr *local,
+			     const struct addr *peer);
+struct session *session_get(struct ctrl *ctrl, uint64_t nonce, const struct addr *local,
+			    const struct addr *peer);
 struct session *session_self(struct ctrl *ctrl, bool leader);
-bool session_at(const struct session *session, const struct addr *addr);
-void session_prove(struct session *session, const struct addr *addr);
-void session_up(struct session *session, struct conn *conn, uint64_t conn_id,
-		const struct addr *addr);
+/* Is it between the addresses of this QP and of its peer? */
+bool session_serves(const struct session *session, const struct ctrl_qp *qp);
+void session_up(struct session *session, struct conn *conn, uint64_t conn_id);
 void session_lose(struct session *session, const char *why);
 void session_unused(struct session *session);	/* frees it if nobody needs it */
 void session_send(struct session *session, const struct wire_msg *msg);
@@ -232,6 +239,8 @@ void pair_message(struct session *session, const struct wire_msg *msg);
 void pair_msg_init(const struct ctrl_qp *qp, enum wire_type type, struct wire_msg *msg);
 /* The QP that msg is for, if it and its sender belong together; else NULL. */
 struct ctrl_qp *pair_target(struct session *session, const struct wire_qp_msg *msg);
+/* Is msg of the pairing that qp is in now? Whether over its session is another question. */
+bool pair_is_of_round(const struct ctrl_qp *qp, const struct wire_qp_msg *msg);
 
 /* ctrl_key.c */
 int key_book_init(struct key_book *book);
@@ -244,5 +253,7 @@ void key_message(struct session *session, const struct wire_msg *msg);
 void key_withdrawals_send(struct ctrl *ctrl);
 void key_session_live(struct session *session, bool live);
 void key_session_forget(struct session *session);
+/* Has the peer left a withdrawal without an answer for that long? */
+bool key_session_overdue(struct session *session, uint64_t limit_ms);
 
 #endif

@@ -111,7 +111,7 @@ static unsigned int seek_sessions(struct ctrl_qp *qp)
 	ring_for_each(node, after, &qp->ctrl->sessions) {
 		struct session *session = ring_entry(node, struct session, node);
 
-		if (!session->conn || session->twin || !session_at(session, &qp->host->addr))
+		if (!session->conn || !session_serves(session, qp))
 			continue;
 		pair_find(qp, session);
 		asked++;
@@ -181,7 +181,9 @@ int seek_start(struct ctrl_qp *qp)
 
 	qp->seek.fn = seek_due;
 	ring_init(&qp->host_node);
-	err = addr_from_gid(&addr, qp->info.dest_gid, qp->info.ifindex);
+	err = addr_from_gid(&qp->from, qp->info.gid, qp->info.ifindex);
+	if (!err)
+		err = addr_from_gid(&addr, qp->info.dest_gid, qp->info.ifindex);
 	if (err)
 		return err;
 	qp->host = host_get(qp->ctrl, &addr);
@@ -201,6 +203,15 @@ void seek_again(struct ctrl_qp *qp)
 		return;
 	seek_begin(qp);
 	/* Not at once: both ends of a broken session come here. */
+	seek_timer(qp, 0);
+}
+
+void seek_later(struct ctrl_qp *qp)
+{
+	if (!qp->host)
+		return;
+	qp->seeking = true;
+	qp->finds_open = 0;
 	seek_timer(qp, 0);
 }
 
@@ -239,13 +250,13 @@ void seek_session_live(struct session *session)
 	ring_for_each(hnode, hafter, &session->ctrl->hosts) {
 		struct host *host = ring_entry(hnode, struct host, node);
 
-		if (session->twin || !session_at(session, &host->addr))
+		if (session->twin || !addr_equal(&session->peer, &host->addr))
 			continue;
 		host_up(host);
 		ring_for_each(node, after, &host->qps) {
 			struct ctrl_qp *qp = ring_entry(node, struct ctrl_qp, host_node);
 
-			if (!qp->seeking)
+			if (!qp->seeking || !session_serves(session, qp))
 				continue;
 			qp->finds_open++;
 			pair_find(qp, session);

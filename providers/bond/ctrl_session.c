@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * A peer process, known by its nonce, and the connection to it: heartbeats, what comes in, losing
- * it. A lost session stays as long as a pair hopes for its return. With oneself it is a socket pair
- * with an object for either end. How it comes to be: ctrl_greet.c.
+ * A peer process, known by its nonce and the two addresses, and the connection to it: heartbeats,
+ * what comes in, losing it. A lost session stays as long as a pair hopes for its return. With
+ * oneself it is a socket pair with an object for either end. How it comes to be: ctrl_greet.c.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,14 +15,16 @@
 
 static void session_beat(struct loop_timer *timer);
 
-struct session *session_find(struct ctrl *ctrl, uint64_t nonce)
+struct session *session_find(struct ctrl *ctrl, uint64_t nonce, const struct addr *local,
+			     const struct addr *peer)
 {
 	struct ring *node, *after;
 
 	ring_for_each(node, after, &ctrl->sessions) {
 		struct session *session = ring_entry(node, struct session, node);
 
-		if (session->nonce == nonce && !session->twin)
+		if (session->nonce == nonce && !session->twin &&
+		    addr_equal(&session->local, local) && addr_equal(&session->peer, peer))
 			return session;
 	}
 	return NULL;
@@ -39,31 +41,30 @@ static struct session *session_new(struct ctrl *ctrl, uint64_t nonce)
 	session->beat.fn = session_beat;
 	ring_init(&session->qps);
 	ring_init(&session->given);
+	ring_init(&session->told);
 	ring_append(&ctrl->sessions, &session->node);
 	return session;
 }
 
-struct session *session_get(struct ctrl *ctrl, uint64_t nonce)
+struct session *session_get(struct ctrl *ctrl, uint64_t nonce, const struct addr *local,
+			    const struct addr *peer)
 {
-	struct session *session = session_find(ctrl, nonce);
+	struct session *session = session_find(ctrl, nonce, local, peer);
 
-	return session ? session : session_new(ctrl, nonce);
+	if (session)
+		return session;
+	session = session_new(ctrl, nonce);
+	if (!session)
+		return NULL;
+	session->local = *local;
+	session->peer = *peer;
+	return session;
 }
 
-bool session_at(const struct session *session, const struct addr *addr)
+bool session_serves(const struct session *session, const struct ctrl_qp *qp)
 {
-	for (unsigned int i = 0; i < session->naddrs; i++)
-		if (addr_equal(&session->addrs[i], addr))
-			return true;
-	return false;
-}
-
-void session_prove(struct session *session, const struct addr *addr)
-{
-	if (session_at(session, addr) || session->naddrs == SESSION_ADDRS_MAX)
-		return;
-	session->addrs[session->naddrs++] = *addr;
-	seek_session_live(session);
+	return !session->twin && addr_equal(&session->local, &qp->from) &&
+	       addr_equal(&session->peer, &qp->host->addr);
 }
 
 static void session_free(struct session *session)
@@ -164,6 +165,10 @@ static void session_beat(struct loop_timer *timer)
 		session_lose(session, "silent");
 		return;
 	}
+	if (key_session_overdue(session, SESSION_SILENT_BEATS * session->ctrl->heartbeat_ms)) {
+		session_lose(session, "withdrawn keys are not confirmed");
+		return;
+	}
 	session->idle_beats = ring_empty(&session->qps) ? session->idle_beats + 1 : 0;
 	if (session->idle_beats >= IDLE_BEATS && !session->greet) {
 		session_free(session);
@@ -194,8 +199,7 @@ static void idle_limit(struct ctrl *ctrl)
 		session_free(oldest);
 }
 
-void session_up(struct session *session, struct conn *conn, uint64_t conn_id,
-		const struct addr *addr)
+void session_up(struct session *session, struct conn *conn, uint64_t conn_id)
 {
 	session->conn = conn;
 	session->conn_id = conn_id;
@@ -208,10 +212,7 @@ void session_up(struct session *session, struct conn *conn, uint64_t conn_id,
 	idle_limit(session->ctrl);
 	beat_arm(session);
 	key_session_live(session, true);
-	if (!session_at(session, addr))
-		session_prove(session, addr);
-	else
-		seek_session_live(session);
+	seek_session_live(session);
 }
 
 /*
@@ -231,9 +232,9 @@ void session_lose(struct session *session, const char *why)
 	conn_close(conn);
 	loop_timer_cancel(&ctrl->loop, &session->beat);
 	key_session_live(session, false);
-	if (!ring_empty(&session->qps) && session->naddrs)
+	if (!ring_empty(&session->qps) && !session->twin)
 		ctrl_log(ctrl, CTRL_LOG_DEBUG, "control: session with %s lost: %s",
-			 addr_text(&session->addrs[0], text), why);
+			 addr_text(&session->peer, text), why);
 	session->held = true;
 	ring_for_each(node, after, &session->qps)
 		pair_session_lost(ring_entry(node, struct ctrl_qp, session_node));
@@ -262,6 +263,7 @@ struct session *session_self(struct ctrl *ctrl, bool leader)
 		ctrl->self[i]->twin = ctrl->self[!i];
 		ctrl->self[i]->conn = conns[i];
 		conns[i]->owner = ctrl->self[i];
+		conn_trust(conns[i]);
 		key_session_live(ctrl->self[i], true);
 	}
 	return ctrl->self[!leader];

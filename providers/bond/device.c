@@ -43,27 +43,17 @@ void device_warn_member(struct bond_device *bdev, unsigned int member, const cha
 		  bdev->cfg->members[member].text, why);
 }
 
-static const struct bond_config *device_config(const struct verbs_sysfs_dev *dev)
-{
+/* A device of sysfs. */
+struct seen {
 	struct config_device_info info;
-	struct device_names names;
-	int i;
-
-	device_names_read(&names, dev->ibdev_name, dev->ibdev_path);
-	info = device_names_info(&names);
-	for (i = 0; i < config.num_bonds; i++)
-		if (config_primary_matches(&config.bonds[i], &info))
-			return &config.bonds[i];
-	return NULL;
-}
+	const char *path;
+};
 
 /* Calls @fn for each RDMA device in sysfs until it says true; false: it never did. */
-static bool sysfs_each(bool (*fn)(const struct config_device_info *info, const void *arg),
-		       const void *arg)
+static bool sysfs_each(bool (*fn)(const struct seen *seen, const void *arg), const void *arg)
 {
 	const char *sysfs = secure_getenv("SYSFS_PATH");
 	char class_dir[PATH_MAX], path[PATH_MAX];
-	struct config_device_info info;
 	struct device_names names;
 	struct dirent *entry;
 	bool found = false;
@@ -79,27 +69,66 @@ static bool sysfs_each(bool (*fn)(const struct config_device_info *info, const v
 			    sizeof(path))
 			continue;
 		device_names_read(&names, entry->d_name, path);
-		info = device_names_info(&names);
-		found = fn(&info, arg);
+		found = fn(&(struct seen){ device_names_info(&names), path }, arg);
 	}
 	closedir(dir);
 	return found;
 }
 
-static bool is_primary_of(const struct config_device_info *info, const void *arg)
+static bool is_first_member(const struct seen *seen, const void *cfg)
 {
-	return config_primary_matches(arg, info);
+	return config_member_matches(&((const struct bond_config *)cfg)->members[0], &seen->info);
 }
 
-static bool is_other_member_of(const struct config_device_info *info, const void *arg)
+static bool is_bond_named(const struct seen *seen, const void *cfg)
 {
-	const struct bond_config *cfg = arg;
+	return config_bond_named(cfg, &seen->info);
+}
+
+/* Its first member, or where that is not there under its name, who has the bond's. */
+static bool is_primary(const struct seen *seen, const struct bond_config *cfg)
+{
+	return is_first_member(seen, cfg) ||
+	       (is_bond_named(seen, cfg) && !sysfs_each(is_first_member, cfg));
+}
+
+static const struct bond_config *primary_of(const struct seen *seen)
+{
 	int i;
 
-	for (i = 1; i < cfg->num_members; i++)
-		if (config_member_matches(&cfg->members[i], info))
-			return true;
-	return false;
+	for (i = 0; i < config.num_bonds; i++)
+		if (is_primary(seen, &config.bonds[i]))
+			return &config.bonds[i];
+	return NULL;
+}
+
+static const struct bond_config *device_config(const struct verbs_sysfs_dev *dev)
+{
+	struct device_names names;
+
+	device_names_read(&names, dev->ibdev_name, dev->ibdev_path);
+	return primary_of(&(struct seen){ device_names_info(&names), dev->ibdev_path });
+}
+
+struct wanted {
+	const struct bond_config *cfg;
+	char driver[NAME_MAX + 1];	/* of the primary */
+};
+
+/* A member that stays in the list, under the driver that the primary has in the kernel, too. */
+static bool is_other_member_of(const struct seen *seen, const void *arg)
+{
+	const struct wanted *wanted = arg;
+	char driver[NAME_MAX + 1];
+	int i;
+
+	for (i = 1; i < wanted->cfg->num_members; i++)
+		if (config_member_matches(&wanted->cfg->members[i], &seen->info))
+			break;
+	if (i == wanted->cfg->num_members || primary_of(seen))
+		return false;
+	device_driver_read(driver, sizeof(driver), seen->path);
+	return !strcmp(driver, wanted->driver);
 }
 
 /* Once per bond and process. */
@@ -114,20 +143,25 @@ static void warn_once(const struct bond_config *cfg, const char *why)
 	bond_warn("%s: not made: %s", cfg->name, why);
 }
 
-/* A bond that could not be opened must not take its primary's place. */
+/* What cannot be opened by any driver known here must not take its primary's place. */
 static bool bond_match_device(struct verbs_sysfs_dev *dev)
 {
-	const struct bond_config *cfg = device_config(dev);
+	struct wanted wanted = { .cfg = device_config(dev) };
 
-	if (!cfg)
+	if (!wanted.cfg)
 		return false;
+	if (strcmp(dev->ibdev_name, wanted.cfg->name) && sysfs_each(is_bond_named, wanted.cfg)) {
+		warn_once(wanted.cfg, "another device has its name");
+		return false;
+	}
 	/* With the front, libibverbs offers it again when its driver has registered too. */
 	if (glue_front_present())
 		return glue_driver_seen(dev, dev->ibdev_name, &bond_device_ops);
-	if (sysfs_each(is_other_member_of, cfg))
+	device_driver_read(wanted.driver, sizeof(wanted.driver), dev->ibdev_path);
+	if (sysfs_each(is_other_member_of, &wanted))
 		return true;
-	warn_once(cfg, "no other member is there whose driver could open the primary; "
-		       "preload the front");
+	warn_once(wanted.cfg, "no other member is there whose driver could open the primary; "
+			      "preload the front");
 	return false;
 }
 
@@ -155,7 +189,8 @@ static void primaries_check(void)
 	int i;
 
 	for (i = 0; i < config.num_bonds; i++)
-		if (!sysfs_each(is_primary_of, &config.bonds[i]))
+		if (!sysfs_each(is_first_member, &config.bonds[i]) &&
+		    !sysfs_each(is_bond_named, &config.bonds[i]))
 			bond_warn("%s: not made: its primary, member 1 (%s), is not there",
 				  config.bonds[i].name, config.bonds[i].members[0].text);
 }

@@ -18,42 +18,60 @@ int evpipe_write(int wr_fd, const void *record, size_t size)
 }
 
 /*
- * Moves what is in the pipe into one of our own, however the reader's descriptor is set: never
- * blocks, and takes whole records, as the reader does.
+ * One round over what is in the pipe now, through one of our own, so that it never blocks, however
+ * the reader's descriptor is set. Whole records, as the reader takes them.
  */
-static size_t take_all(int rd_fd, int to_fd, size_t size)
-{
-	int pending = 0;
-	size_t taken = 0;
-	ssize_t n;
-
-	if (ioctl(rd_fd, FIONREAD, &pending) || pending < (int)size)
-		return 0;
-	while (taken < (size_t)pending) {
-		n = splice(rd_fd, NULL, to_fd, NULL, pending - taken, SPLICE_F_NONBLOCK);
-		if (n <= 0)
-			break;
-		taken += n;
-	}
-	return taken;
-}
-
-unsigned int evpipe_purge(int rd_fd, int wr_fd, size_t size, uint64_t element)
+static unsigned int purge_through(const int own[2], int rd_fd, int wr_fd, size_t size,
+				  uint64_t element, size_t pending)
 {
 	uint64_t record[EVPIPE_RECORD_MAX / sizeof(uint64_t)];
 	unsigned int purged = 0;
-	int own[2];
+	ssize_t n;
 
-	if (pipe2(own, O_CLOEXEC | O_NONBLOCK))
-		return 0;
-	fcntl(own[0], F_SETPIPE_SZ, fcntl(rd_fd, F_GETPIPE_SZ));
-	if (take_all(rd_fd, own[1], size))
+	while (pending >= size) {
+		n = splice(rd_fd, NULL, own[1], NULL, pending, SPLICE_F_NONBLOCK);
+		if (n <= 0)
+			break;
+		pending -= n;
 		while (read(own[0], record, size) == (ssize_t)size) {
 			if (record[0] == element)
 				purged++;
 			else
 				evpipe_write(wr_fd, record, size);
 		}
+	}
+	return purged;
+}
+
+/* Where there is no descriptor to spare: the reader's own, which must not block for the moment. */
+static unsigned int purge_directly(int rd_fd, int wr_fd, size_t size, uint64_t element,
+				   size_t pending)
+{
+	uint64_t record[EVPIPE_RECORD_MAX / sizeof(uint64_t)];
+	int flags = fcntl(rd_fd, F_GETFL);
+	unsigned int purged = 0;
+
+	fcntl(rd_fd, F_SETFL, flags | O_NONBLOCK);
+	for (; pending >= size && read(rd_fd, record, size) == (ssize_t)size; pending -= size) {
+		if (record[0] == element)
+			purged++;
+		else
+			evpipe_write(wr_fd, record, size);
+	}
+	fcntl(rd_fd, F_SETFL, flags);
+	return purged;
+}
+
+unsigned int evpipe_purge(int rd_fd, int wr_fd, size_t size, uint64_t element)
+{
+	unsigned int purged;
+	int pending = 0, own[2];
+
+	if (ioctl(rd_fd, FIONREAD, &pending) || pending < (int)size)
+		return 0;
+	if (pipe2(own, O_CLOEXEC | O_NONBLOCK))
+		return purge_directly(rd_fd, wr_fd, size, element, pending);
+	purged = purge_through(own, rd_fd, wr_fd, size, element, pending);
 	close(own[0]);
 	close(own[1]);
 	return purged;

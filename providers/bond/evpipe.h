@@ -17,7 +17,7 @@ int evpipe_write(int wr_fd, const void *record, size_t size);
 /*
  * Takes the records about @element (their first 8 bytes) out again, and says how many that were.
  * Never blocks. The application may read @rd_fd meanwhile: what it gets first is delivered, and the
- * rest it sees in the order it was written. Without a descriptor to spare: 0.
+ * rest it sees in the order it was written.
  */
 unsigned int evpipe_purge(int rd_fd, int wr_fd, size_t size, uint64_t element);
 

@@ -5,7 +5,7 @@
  * all paths go to ERR, then a beacon on each tells when the last completion is in, and what has no
  * completion by then is flushed. Moving a failed path's work to another comes in here.
  *
- * Called with the QP's sq_lock held. Going to ERR is a system call under that lock: the one
+ * What order.h declares is called with the QP's sq_lock held. Going to ERR is a system call under that lock: the one
  * exception to the rule in lock.h.
  */
 #include "fence.h"
@@ -15,13 +15,30 @@
 #include "path.h"
 #include "peer.h"
 
-static bool path_older_left(const struct path *path, uint32_t seq)
+static bool seq_before(uint32_t a, uint32_t b)
 {
-	return path->head != path->tail && !path->broken &&
-	       (int32_t)(path->ring[path->head & path->mask].seq - seq) < 0;
+	return (int32_t)(a - b) < 0;
 }
 
-/* Is anything older than the failed WR still on its way, or to be sent? */
+/*
+ * Is anything older than the failed WR still on its way on the path, or to be sent? A tail stands
+ * behind younger bodies, so the whole queue counts; what waits behind a younger one will not go.
+ */
+static bool path_older_left(const struct path *path, uint32_t seq)
+{
+	uint32_t i;
+
+	if (path->broken)
+		return false;
+	for (i = path->head; i != path->tail; i++) {
+		if (seq_before(path->ring[i & path->mask].seq, seq))
+			return true;
+		if (i - path->head >= path->posted - path->head)
+			return false;
+	}
+	return false;
+}
+
 static bool older_left(struct bond_qp *qp)
 {
 	unsigned int i;
@@ -30,11 +47,11 @@ static bool older_left(struct bond_qp *qp)
 		if (path_older_left(&qp->path[i], qp->error_seq))
 			return true;
 	if (!order_holds(qp) ||
-	    (int32_t)(qp->hold[qp->hold_head & qp->sq_mask].seq - qp->error_seq) >= 0)
+	    !seq_before(qp->hold[qp->hold_head & qp->sq_mask].seq, qp->error_seq))
 		return false;
 	/* Held, older, and nothing will come that could release it. */
 	for (i = 0; i < qp->npaths_made; i++)
-		if (!qp->path[i].broken && qp->path[i].head != qp->path[i].tail)
+		if (!qp->path[i].broken && qp->path[i].head != qp->path[i].posted)
 			return true;
 	return false;
 }
@@ -79,8 +96,16 @@ void order_fence(struct bond_qp *qp)
 			path_fence(&qp->path[i]);
 }
 
-void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc_status status,
-		uint32_t vendor_err)
+void order_refuse(struct bond_qp *qp, uint32_t seq)
+{
+	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
+
+	wr->status = IBV_WC_WR_FLUSH_ERR;
+	wr->left = 0;
+	bond_qp_attention(qp);
+}
+
+void order_fail(struct bond_qp *qp, uint32_t seq, enum ibv_wc_status status, uint32_t vendor_err)
 {
 	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
 
@@ -88,13 +113,7 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 		wr->status = status;
 		wr->vendor_err = vendor_err;
 	}
-	if (!path) {
-		wr->left = 0;
-		bond_qp_attention(qp);
-		return;
-	}
-	path->broken = true;
-	if (!qp->error || (int32_t)(seq - qp->error_seq) < 0)
+	if (!qp->error || seq_before(seq, qp->error_seq))
 		qp->error_seq = seq;
 	if (!qp->error) {
 		qp->error = true;
@@ -102,7 +121,6 @@ void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc
 		qp->busy |= BUSY_STATE;
 		bond_peer_error(qp);
 	}
-	order_fence(qp);
 }
 
 struct qp_quiet bond_qp_quiet(struct bond_qp *qp)

@@ -28,6 +28,8 @@ static void log_verbs(uint32_t level, const char *fmt, va_list ap)
 	char line[LOG_LINE_MAX];
 	int saved = errno;
 
+	if (!__verbs_log)	/* before rdma-core 37 */
+		return;
 	vsnprintf(line, sizeof(line), fmt, ap);
 	__verbs_log(NULL, level, "rdma-bond: %s\n", line);
 	errno = saved;

@@ -72,6 +72,14 @@ void device_names_read(struct device_names *names, const char *name, const char 
 			names->guid[n++] = guid[i];
 }
 
+void device_driver_read(char *driver, size_t size, const char *ibdev_path)
+{
+	char path[PATH_MAX], real[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/device/driver", ibdev_path);
+	snprintf(driver, size, "%s", realpath(path, real) ? basename(real) : "");
+}
+
 struct config_device_info device_names_info(const struct device_names *names)
 {
 	return (struct config_device_info){ .name = names->name, .netdev = names->netdev,
@@ -174,7 +182,10 @@ static int member_init(struct bond_member *member)
 	}
 	if (ret)
 		return ret;
+	errno = 0;
 	member->channel = ibv_create_comp_channel(member->ctx);
+	if (!member->channel)
+		return errno ? errno : EIO;
 	return 0;
 }
 
@@ -207,7 +218,7 @@ static const char *member_unfit(struct bond_context *bctx, struct bond_member *m
 	if (member->ctx->device->transport_type != bctx->member[0].ctx->device->transport_type)
 		return "it is of another transport than the primary";
 	for (i = 0; i < bctx->nmembers; i++)
-		if (bctx->member[i].attr.orig_attr.node_guid == member->attr.orig_attr.node_guid)
+		if (!strcmp(bctx->member[i].ctx->device->dev_name, member->ctx->device->dev_name))
 			return "it is the same device as another member";
 	return NULL;
 }
@@ -229,18 +240,39 @@ static void member_close(struct bond_member *member)
 	memset(member, 0, sizeof(*member));
 }
 
+/* Why no device of the list is this member. */
+static const char *member_absent(struct ibv_device **list, const struct member_spec *spec)
+{
+	struct config_device_info info;
+	struct device_names names;
+
+	for (; *list; list++) {
+		const struct verbs_sysfs_dev *primary;
+
+		if (!device_is_bond(*list))
+			continue;
+		primary = to_bond_device(*list)->primary;
+		device_names_read(&names, primary->ibdev_name, primary->ibdev_path);
+		info = device_names_info(&names);
+		if (config_member_matches(spec, &info))
+			return "it is the first member of a bond, which stands in its place";
+	}
+	return "no such device";
+}
+
 /* Missing or unfit: the bond comes up with the rest and says so. */
 static void member_open_other(struct bond_context *bctx, struct bond_device *bdev, unsigned int at,
 			      struct ibv_device **list)
 {
 	const struct member_spec *spec = &bdev->cfg->members[at];
 	struct bond_member *member = &bctx->member[bctx->nmembers];
-	const char *why = "no such device";
 	struct device_names names;
 	struct ibv_device *dev = list_find(list, spec, &names);
+	const char *why;
 
-	if (dev) {
-		why = NULL;
+	if (!dev) {
+		why = member_absent(list, spec);
+	} else {
 		member->ctx = ibv_open_device(dev);
 		if (!member->ctx || member_init(member))
 			why = "it cannot be opened";

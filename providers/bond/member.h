@@ -15,6 +15,8 @@ struct device_names {
 
 /* Reads what sysfs knows of the device at @ibdev_path; fields unknown are empty. */
 void device_names_read(struct device_names *names, const char *name, const char *ibdev_path);
+/* The name of the kernel driver below it, "" where sysfs does not say. */
+void device_driver_read(char *driver, size_t size, const char *ibdev_path);
 struct config_device_info device_names_info(const struct device_names *names);
 
 /*

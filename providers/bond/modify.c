@@ -59,7 +59,7 @@ static void qp_forget(struct bond_qp *qp)
 	qp->error = qp->fenced = qp->error_told = false;
 	qp->error_status = IBV_WC_SUCCESS;
 	qp->spreading = false;
-	qp->sync_left = qp->doubt_left = 0;
+	qp->sync_left = qp->doubt_left = qp->atomics_left = 0;
 	qp->off_lead = qp->lead_due = 0;
 	qp->busy = BUSY_STATE;
 	qp->npaths = 1;

@@ -63,6 +63,8 @@ int bond_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int bond_poll_one(struct bond_cq *cq, struct ibv_wc *wc);
 /* Progress thread: takes what the members have into the CQ, so that held work moves on. */
 void bond_cq_progress(struct bond_cq *cq);
+/* CQ lock held: the QP has something to report. */
+void bond_cq_ready(struct bond_cq *cq, struct bond_qp *qp);
 /* CQ lock held: something is there that a poll would return. */
 bool bond_cq_visible(const struct bond_cq *cq);
 /* sq_lock or none held: the QP has something to report that no member's CQ will bring. */
@@ -80,8 +82,13 @@ void bond_channel_put(struct bond_context *bctx, struct bond_cq *cq);
 void bond_channels_close(struct bond_context *bctx);
 /* CQ lock held: an armed member CQ fired, or is new. */
 void bond_cq_look(struct mcq *mcq);
-/* CQ lock held: wake the application if it asked for it and there is something to see. */
-void bond_cq_notify(struct bond_cq *cq);
+/*
+ * CQ lock held: wake the application if it asked for it and there is something to see; @primary:
+ * the primary's CQ has spoken.
+ */
+void bond_cq_notify_due(struct bond_cq *cq, bool primary);
+/* CQ lock held: arms the members' CQs that came after the application armed its own. */
+void bond_cq_arm_new(struct bond_cq *cq);
 
 /* srq.c */
 struct ibv_srq *bond_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr);

@@ -47,8 +47,8 @@ uint32_t order_oldest(const struct bond_qp *qp)
 /* Must later READs stay behind it? */
 static bool wr_is_sync(const struct bond_qp *qp, const struct sq_wr *wr)
 {
-	return opcode_is_sync(wr->opcode) &&
-	       (wr->opcode != IBV_WR_RDMA_READ || wr->len < qp->stripe_above);
+	return opcode_is_sync(wr->opcode) && (wr->opcode != IBV_WR_RDMA_READ || !qp->spreading ||
+					      wr->len < qp->stripe_above);
 }
 
 /* A piece that the scheduler counts went into a path's queue. */
@@ -111,7 +111,7 @@ static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr, uin
 static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
 {
 	if (!qp->spreading || qp->npaths < 2 || qp->doubt_left || wr->len < qp->stripe_above ||
-	    wr->send_flags & IBV_SEND_INLINE)
+	    wr->len > BOND_MAX_MSG || wr->send_flags & IBV_SEND_INLINE)
 		return false;
 	if (wr->opcode == IBV_WR_RDMA_READ)
 		return !qp->sync_left;
@@ -170,9 +170,16 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 		piece->flags |= PIECE_DOUBT;
 		qp->doubt_left++;
 	}
+	if (qp->spreading && opcode_is_atomic(wr->opcode)) {
+		piece->flags |= PIECE_ATOMIC;
+		qp->atomics_left++;
+	}
 	piece->len = wr_remote_len(wr);
-	if (qp->spreading && piece->len >= qp->stripe_above) {
-		/* The scheduler must know what keeps the lead busy. */
+	if (qp->spreading && (piece->len >= qp->stripe_above || piece->flags & PIECE_ATOMIC)) {
+		/*
+		 * The scheduler must know what keeps the lead busy, and the end of an atomic lets a
+		 * WRITE go.
+		 */
 		piece->flags |= PIECE_DUE;
 		order_posted(qp, wr, piece, lead, clock_ns());
 	} else {
@@ -290,6 +297,9 @@ static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *w
 	/* The NIC knows when its own READs are done; an unsignalled one nobody else hears of. */
 	if (wr->send_flags & IBV_SEND_FENCE && order_oldest(qp) != seq)
 		return START_LEAD;
+	/* Nor may it be ahead of an atomic, whose end is heard of. A READ is not spread then at all. */
+	if (qp->atomics_left)
+		return START_WAIT;
 	/* A bad key fails behind all that is older and ahead of all that is younger, if it fails. */
 	if (!spread_keys(qp, wr, seq, rkey))
 		return START_DOUBT;
@@ -350,7 +360,7 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 
 	wr->left = 1;
 	if (unlikely(qp->error)) {
-		order_fail(qp, NULL, seq, IBV_WC_WR_FLUSH_ERR, 0);
+		order_refuse(qp, seq);
 		return;
 	}
 	if (!order_holds(qp) || (!qp->hold_blockers && order_may_pass(qp, wr, qp->hold_tail)))
@@ -363,8 +373,13 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 		hold_add(qp, seq, start == START_DRAIN ? HOLD_DRAIN : HOLD_WR);
 	else if (wr->flags & WR_TAIL)
 		hold_add(qp, seq, HOLD_TAIL);
-	if (order_holds(qp) || path_backlog(&qp->path[0]))
+	if (order_holds(qp))
 		progress_want();
+	/* A member may have refused a piece. */
+	if (unlikely(qp->error)) {
+		order_fence(qp);
+		bond_qp_attention(qp);
+	}
 }
 
 /*

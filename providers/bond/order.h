@@ -17,12 +17,13 @@ void order_submit(struct bond_qp *qp, uint32_t seq);
 void order_release(struct bond_qp *qp);
 /* What is held will never go: its completions say so. */
 void order_flush_held(struct bond_qp *qp);
+/* The QP is in error: the youngest WR is flushed. */
+void order_refuse(struct bond_qp *qp, uint32_t seq);
 /*
- * The WR failed, on @path (NULL: nowhere). Nothing more goes out; what was accepted after it is
- * flushed as soon as what came before it has ended.
+ * The WR failed. Nothing more goes out; what was accepted after it is flushed as soon as what came
+ * before it has ended. That is order_fence(), which the caller sees to once its own work is done.
  */
-void order_fail(struct bond_qp *qp, struct path *path, uint32_t seq, enum ibv_wc_status status,
-		uint32_t vendor_err);
+void order_fail(struct bond_qp *qp, uint32_t seq, enum ibv_wc_status status, uint32_t vendor_err);
 /* In error: takes the paths to ERR once that is due, and flushes what never went out. */
 void order_fence(struct bond_qp *qp);
 /* A beacon came back: if it is the last, all that was in flight on @path has been heard of. */
@@ -35,11 +36,15 @@ static inline bool order_holds(const struct bond_qp *qp)
 	return qp->hold_head != qp->hold_tail;
 }
 
+static inline bool opcode_is_atomic(unsigned int opcode)
+{
+	return opcode == IBV_WR_ATOMIC_CMP_AND_SWP || opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+}
+
 /* READs and atomics on the lead that a later READ must not overtake. */
 static inline bool opcode_is_sync(unsigned int opcode)
 {
-	return opcode == IBV_WR_RDMA_READ || opcode == IBV_WR_ATOMIC_CMP_AND_SWP ||
-	       opcode == IBV_WR_ATOMIC_FETCH_AND_ADD;
+	return opcode == IBV_WR_RDMA_READ || opcode_is_atomic(opcode);
 }
 
 #endif

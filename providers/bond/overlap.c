@@ -90,6 +90,12 @@ void overlap_sub(struct bond_qp *qp, const struct sq_wr *wr, const struct piece 
 		slot_sub(qp->local_slots, w.addr, w.len);
 }
 
+/* By last bytes, so that a range may end with the address space. */
+static bool ranges_meet(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
+{
+	return a_len && b_len && a <= b + (b_len - 1) && b <= a + (a_len - 1);
+}
+
 bool overlap_lead(const struct bond_qp *qp, const struct sq_wr *wr)
 {
 	const struct path *lead = &qp->path[0];
@@ -99,8 +105,8 @@ bool overlap_lead(const struct bond_qp *qp, const struct sq_wr *wr)
 		const struct piece *piece = &lead->ring[i & lead->mask];
 		const struct sq_wr *other = &qp->sq[piece->seq & qp->sq_mask];
 
-		if (!(piece->flags & PIECE_TRACKED) && other->raddr < wr->raddr + wr->len &&
-		    wr->raddr < other->raddr + wr_remote_len(other))
+		if (!(piece->flags & PIECE_TRACKED) &&
+		    ranges_meet(wr->raddr, wr->len, other->raddr, wr_remote_len(other)))
 			return true;
 	}
 	return false;
@@ -108,16 +114,15 @@ bool overlap_lead(const struct bond_qp *qp, const struct sq_wr *wr)
 
 bool overlap_held(const struct bond_qp *qp, const struct sq_wr *wr, uint32_t end)
 {
-	uint64_t first = wr->raddr, last = wr->raddr + wr->len - BOND_TAIL_BYTES - 1;
 	uint32_t i;
 
 	for (i = qp->hold_head; i != end; i++) {
 		const struct hold *hold = &qp->hold[i & qp->sq_mask];
 		const struct sq_wr *held = &qp->sq[hold->seq & qp->sq_mask];
-		uint64_t held_end = held->raddr + held->len;
 
-		if (hold->kind == HOLD_TAIL && first < held_end &&
-		    last >= held_end - BOND_TAIL_BYTES)
+		if (hold->kind == HOLD_TAIL &&
+		    ranges_meet(wr->raddr, wr->len - BOND_TAIL_BYTES,
+				held->raddr + held->len - BOND_TAIL_BYTES, BOND_TAIL_BYTES))
 			return true;
 	}
 	return false;

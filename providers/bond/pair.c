@@ -176,13 +176,13 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 	int err;
 
 	if (!mcq)
-		return errno;
+		return errno ? errno : ENOMEM;
 	if (attr.cap.max_send_wr > deepest)
 		attr.cap.max_send_wr = deepest;
 	attr.send_cq = attr.recv_cq = mcq->cq;
 	mqp = ibv_create_qp(bond_pd_real(qp->vqp.qp.pd)->mpd[member], &attr);
 	if (!mqp)
-		return errno;
+		return errno ? errno : ENOMEM;
 	err = path_init_qp(qp, mqp);
 	if (err)
 		goto err_destroy_mqp;
@@ -302,12 +302,21 @@ static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 	return 0;
 }
 
-/* npaths_made and what poll may look at appear together. */
-static void paths_publish(struct bond_qp *qp, unsigned int made)
+/*
+ * npaths_made and what poll may look at appear together. If the QP has failed meanwhile, nobody
+ * fenced the new paths: they go.
+ */
+static int paths_publish(struct bond_qp *qp, unsigned int made)
 {
+	bool dead;
+
 	bond_lock(&qp->sq_lock);
 	qp->npaths_made = made;
+	dead = qp->error || qp->state == IBV_QPS_ERR;
 	bond_unlock(&qp->sq_lock);
+	if (dead)
+		bond_peer_drop_paths(qp);
+	return dead ? ECANCELED : 0;
 }
 
 static void path_zero(struct bond_qp *qp, struct wire_path *wire)
@@ -354,8 +363,7 @@ int pair_lead(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire_q
 				  qp->bctx->member[wire->member].name, strerror(err));
 	}
 	mine->npaths = n;
-	paths_publish(qp, n);
-	return 0;
+	return paths_publish(qp, n);
 }
 
 int pair_follow(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire_qp_desc *mine,
@@ -389,8 +397,7 @@ int pair_follow(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire
 			bond_info("path %u of QP 0x%x: %s", i, qp->vqp.qp.qp_num, strerror(err));
 	}
 	mine->npaths = n;
-	paths_publish(qp, n ? n : 1);
-	return 0;
+	return paths_publish(qp, n ? n : 1);
 }
 
 int pair_answer(struct bond_qp *qp, const struct wire_qp_desc *peer, uint32_t *ok_mask)
@@ -433,6 +440,10 @@ void pair_ready(struct bond_qp *qp, uint32_t path_mask)
 	if (!qp->path[0].weight && !ibv_query_port(bond_primary(qp->bctx), BOND_PORT, &port))
 		qp->path[0].weight = bond_port_mbps(&port);
 	bond_lock(&qp->sq_lock);
+	if (qp->error) {
+		bond_unlock(&qp->sq_lock);
+		return;
+	}
 	sched_init(&qp->sched);
 	for (i = 0; i < qp->npaths_made; i++) {
 		qp->path[i].broken = i && !(path_mask & 1u << i && qp->path[i].mqp);
@@ -505,9 +516,11 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 {
 	unsigned int i, made = qp->npaths_made;
 
-	if (made > 1)
-		paths_log(qp);
-
+	/* bond_peer_wait() looks without a lock. */
+	__atomic_store_n(&qp->paths_settled, false, __ATOMIC_RELEASE);
+	if (made == 1)
+		return;
+	paths_log(qp);
 	/* Whoever polls must be done with a path before its QP goes. */
 	bond_lock(&qp->sq_lock);
 	qp->npaths = qp->npaths_made = 1;
@@ -529,6 +542,4 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 		memset(&qp->path[i], 0, sizeof(qp->path[i]));
 	}
 	bond_unlock(&qp->sq_lock);
-	/* bond_peer_wait() looks without a lock. */
-	__atomic_store_n(&qp->paths_settled, false, __ATOMIC_RELEASE);
 }

@@ -105,8 +105,8 @@ static void push_wr(struct push *push, struct path *path, uint32_t index)
 	}
 	/* The lkey was withdrawn while the WR waited: let the NIC refuse it like any bad lkey. */
 	if (!ok) {
-		to->sg_list = &push->sge[0];
-		push->sge[0] = (struct ibv_sge){ .length = piece->len };
+		to->sg_list = &push->sge[push->nsge];
+		push->sge[push->nsge++] = (struct ibv_sge){ .length = piece->len };
 		to->num_sge = 1;
 	}
 	if (push->nwr)
@@ -123,11 +123,11 @@ static unsigned int push_post(struct path *path, struct push *push, int *err)
 	*err = 0;
 	if (!ret && !bad)
 		return push->nwr;
-	*err = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	*err = post_errno(ret);
 	return bad ? (unsigned int)(bad - push->wr) : 0;
 }
 
-/* How many more of the pieces that must be heard of the member's CQ has room for. */
+/* Is the piece to go, and is there room for it in the member's queue and, to be heard of, in its CQ? */
 static bool path_may_post(const struct path *path, const struct piece *piece)
 {
 	const struct bond_qp *qp = path->qp;
@@ -182,15 +182,13 @@ void path_push(struct path *path)
 		done = push_post(path, &push, &err);
 		path_unpost(path, push.nwr - done);
 	}
-	/* Full, or it says so: its next completion or the next tick tries again. */
-	if (err == ENOMEM)
+	/* Refused for good: a NIC would have completed it in error. */
+	if (err && err != ENOMEM)
+		order_fail(path->qp, path->ring[path->posted & path->mask].seq,
+			   IBV_WC_LOC_QP_OP_ERR, 0);
+	/* Full, or its CQ is: a completion or the next tick tries again. */
+	if (path_backlog(path))
 		progress_want();
-	if (err && err != ENOMEM) {
-		/* Refused for good: a NIC would have completed it in error. */
-		struct piece *piece = &path->ring[path->posted & path->mask];
-
-		order_fail(path->qp, path, piece->seq, IBV_WC_LOC_QP_OP_ERR, 0);
-	}
 	if (path->index == 0) {
 		if (path_backlog(path))
 			path->qp->busy |= BUSY_BACKLOG;
@@ -199,8 +197,9 @@ void path_push(struct path *path)
 	}
 }
 
-static void piece_done(struct path *path, struct piece *piece, enum ibv_wc_status status,
-		       uint32_t vendor_err)
+/* @posted: the member has seen it. */
+static void piece_done(struct path *path, struct piece *piece, bool posted,
+		       enum ibv_wc_status status, uint32_t vendor_err)
 {
 	struct bond_qp *qp = path->qp;
 	struct sq_wr *wr = &qp->sq[piece->seq & qp->sq_mask];
@@ -211,7 +210,11 @@ static void piece_done(struct path *path, struct piece *piece, enum ibv_wc_statu
 		qp->sync_left--;
 	if (piece->flags & PIECE_DOUBT)
 		qp->doubt_left--;
+	if (piece->flags & PIECE_ATOMIC)
+		qp->atomics_left--;
 	if (piece->flags & PIECE_DUE) {
+		if (posted)
+			mcq_due_sub(path->mcq);
 		sched_acked(&qp->sched, path->index, piece->len, clock_ns());
 		if (!path->index)
 			qp->lead_due--;
@@ -233,17 +236,10 @@ void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, u
 	/* A stale completion, from before a RESET. */
 	if (unlikely(index - path->head >= path->posted - path->head))
 		return;
-	while (path->head != index) {
-		struct piece *piece = &path->ring[path->head++ & path->mask];
-
-		if (piece->flags & PIECE_DUE)
-			mcq_due_sub(path->mcq);
-		piece_done(path, piece, IBV_WC_SUCCESS, 0);
-	}
+	while (path->head != index)
+		piece_done(path, &path->ring[path->head++ & path->mask], true, IBV_WC_SUCCESS, 0);
 	path->head++;
-	if (path->ring[index & path->mask].flags & PIECE_DUE)
-		mcq_due_sub(path->mcq);
-	piece_done(path, &path->ring[index & path->mask], status, vendor_err);
+	piece_done(path, &path->ring[index & path->mask], true, status, vendor_err);
 }
 
 void path_flush(struct path *path)
@@ -259,10 +255,8 @@ void path_flush(struct path *path)
 		bool silent = posted && !(piece->flags & PIECE_DUE) && !(wr->send_flags & IBV_SEND_SIGNALED);
 
 		path->head++;
-		if (posted && piece->flags & PIECE_DUE)
-			mcq_due_sub(path->mcq);
 		if (!posted)
 			path->posted++;
-		piece_done(path, piece, silent ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR, 0);
+		piece_done(path, piece, posted, silent ? IBV_WC_SUCCESS : IBV_WC_WR_FLUSH_ERR, 0);
 	}
 }

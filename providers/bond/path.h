@@ -7,11 +7,19 @@
 #ifndef BOND_PATH_H
 #define BOND_PATH_H
 
+#include <errno.h>
+
 #include "bond.h"
 
 static inline uint32_t path_room(const struct path *path)
 {
 	return path->mask + 1 - (path->tail - path->head);
+}
+
+/* siw returns 0 with bad_wr set, and negative errnos. Of a post that did not take everything. */
+static inline int post_errno(int ret)
+{
+	return ret < 0 ? -ret : ret ? ret : ENOMEM;
 }
 
 static inline bool path_backlog(const struct path *path)
@@ -30,10 +38,7 @@ int path_open(struct path *path, struct bond_qp *qp, unsigned int index, unsigne
 void path_close(struct path *path);
 /* Posts what waits, as far as the member takes it. */
 void path_push(struct path *path);
-/*
- * The piece at @index is done with @status, and with it, successfully, all before it.
- * @byte_len: what the member's completion said.
- */
+/* The piece at @index is done with @status, and with it, successfully, all before it. */
 void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, uint32_t vendor_err);
 /*
  * Everything in the queue is over; what should have been heard of and was not is flushed. Nothing

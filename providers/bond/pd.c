@@ -23,17 +23,10 @@ struct bond_pd *bond_pd_real(struct ibv_pd *ibpd)
 	return pd->parent_of ? pd->parent_of : pd;
 }
 
-static int pd_dealloc_mpds(struct bond_pd *pd)
+static void pd_dealloc_mpds(struct bond_pd *pd, unsigned int from)
 {
-	int ret = 0;
-
-	while (pd->nmembers) {
-		ret = ibv_dealloc_pd(pd->mpd[pd->nmembers - 1]);
-		if (ret)
-			break;
-		pd->nmembers--;
-	}
-	return ret;
+	while (pd->nmembers > from)
+		ibv_dealloc_pd(pd->mpd[--pd->nmembers]);
 }
 
 struct ibv_pd *bond_alloc_pd(struct ibv_context *ctx)
@@ -58,8 +51,8 @@ struct ibv_pd *bond_alloc_pd(struct ibv_context *ctx)
 	return &pd->pd;
 
 err_dealloc_mpds:
-	err = errno;
-	pd_dealloc_mpds(pd);
+	err = errno ? errno : ENOMEM;
+	pd_dealloc_mpds(pd, 0);
 	free(pd);
 	errno = err;
 	return NULL;
@@ -71,9 +64,11 @@ int bond_dealloc_pd(struct ibv_pd *ibpd)
 	int ret;
 
 	if (!pd->parent_of) {
-		ret = pd_dealloc_mpds(pd);
+		/* The primary's first: where it refuses, nothing has happened. */
+		ret = ibv_dealloc_pd(pd->mpd[0]);
 		if (ret)
 			return ret;
+		pd_dealloc_mpds(pd, 1);
 	}
 	free(pd);
 	return 0;

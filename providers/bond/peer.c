@@ -28,7 +28,8 @@ static struct {
 	struct {
 		struct ctrl *ctrl;
 		uint16_t port;
-		unsigned int users;
+		unsigned int users;	/* 0: the place is free, ctrl and the rest mean nothing */
+		char key_file[CONFIG_PATH_SIZE];
 	} port[CTRL_PORTS];
 } peers = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
@@ -59,15 +60,18 @@ static void fork_parent(void)
 	pthread_mutex_unlock(&peers.lock);
 }
 
+/* The parent's contexts keep their dead channels; what the child opens anew gets new ones. */
 static void fork_child(void)
 {
 	unsigned int i;
 
 	progress_fork_child();
 	progress_start_world();
-	for (i = 0; i < CTRL_PORTS; i++)
+	for (i = 0; i < CTRL_PORTS; i++) {
 		if (peers.port[i].users)
 			ctrl_fork_child(peers.port[i].ctrl);
+		peers.port[i].users = 0;
+	}
 	pthread_mutex_unlock(&peers.lock);
 }
 
@@ -99,33 +103,49 @@ static int peer_ctrl_open(const struct bond_config *cfg, struct ctrl **ctrl)
 	return err;
 }
 
-int bond_peer_context_open(struct bond_context *bctx)
+/* The channel of the bond's port, made if there is none. With peers.lock held. */
+static int port_get(struct bond_context *bctx)
 {
-	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	const struct bond_config *cfg = bctx->cfg;
 	unsigned int i, spare = CTRL_PORTS;
-	int err = 0;
+	int err;
 
-	pthread_once(&once, fork_register);
-
-	/* Without a second member, or as a mere backup, there is nothing to agree upon yet. */
-	if (bctx->cfg->mode == CONFIG_MODE_BACKUP)
-		return 0;
-	pthread_mutex_lock(&peers.lock);
 	for (i = 0; i < CTRL_PORTS; i++) {
 		if (!peers.port[i].users)
 			spare = i;
-		else if (peers.port[i].port == bctx->cfg->control_port)
+		else if (peers.port[i].port == cfg->control_port)
 			break;
 	}
 	if (i == CTRL_PORTS) {
 		i = spare;
-		err = i == CTRL_PORTS ? EMFILE : peer_ctrl_open(bctx->cfg, &peers.port[i].ctrl);
+		if (i == CTRL_PORTS)
+			return EMFILE;
+		err = peer_ctrl_open(cfg, &peers.port[i].ctrl);
+		if (err)
+			return err;
+		peers.port[i].port = cfg->control_port;
+		strcpy(peers.port[i].key_file, cfg->auth_key_file);
+	} else if (strcmp(peers.port[i].key_file, cfg->auth_key_file)) {
+		/* config.c leaves no such pair; a bond must not run with another's secret. */
+		return EKEYREJECTED;
 	}
-	if (!err) {
-		peers.port[i].port = bctx->cfg->control_port;
-		peers.port[i].users++;
-		bctx->ctrl = peers.port[i].ctrl;
-	}
+	peers.port[i].users++;
+	bctx->ctrl = peers.port[i].ctrl;
+	return 0;
+}
+
+int bond_peer_context_open(struct bond_context *bctx)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int err;
+
+	pthread_once(&once, fork_register);
+
+	/* A mere backup has nothing to agree upon yet. */
+	if (bctx->cfg->mode == CONFIG_MODE_BACKUP)
+		return 0;
+	pthread_mutex_lock(&peers.lock);
+	err = port_get(bctx);
 	pthread_mutex_unlock(&peers.lock);
 	if (err)
 		bond_info("%s: no control channel: %s", bctx->cfg->name, strerror(err));
@@ -185,8 +205,9 @@ void bond_peer_up(struct bond_qp *qp)
 				     .dest_qpn = qp->attr.dest_qp_num,
 				     .generation = qp->generation + 1 };
 	struct ibv_gid_entry gid;
+	struct ctrl_qp *peer;
 
-	/* Only RoCE names its peer by an address; a single member has nothing to offer. */
+	/* Only a GRH names the peer's host. A single member is said too: its peer may have several. */
 	if (!qp->bctx->ctrl || !ah->is_global || qp->attr.port_num != BOND_PORT ||
 	    ibv_query_gid_ex(&qp->bctx->vctx.context, BOND_PORT, ah->grh.sgid_index, &gid, 0))
 		return;
@@ -196,8 +217,11 @@ void bond_peer_up(struct bond_qp *qp)
 	pthread_mutex_lock(&qp->lock);
 	pair_describe(qp, &info.desc);
 	pthread_mutex_unlock(&qp->lock);
-	qp->peer = ctrl_qp_up(qp->bctx->ctrl, &info, qp);
-	if (!qp->peer)
+	peer = ctrl_qp_up(qp->bctx->ctrl, &info, qp);
+	bond_lock(&qp->sq_lock);
+	qp->peer = peer;
+	bond_unlock(&qp->sq_lock);
+	if (!peer)
 		bond_info("QP 0x%x stays on path 0: %s", info.qpn, strerror(errno));
 }
 

@@ -82,8 +82,10 @@ static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 	wc->wc_flags = 0;
 }
 
-static void ready_add(struct bond_cq *cq, struct bond_qp *qp)
+void bond_cq_ready(struct bond_cq *cq, struct bond_qp *qp)
 {
+	if (qp->error)
+		cq->failed = true;
 	if (qp->on_ready)
 		return;
 	qp->on_ready = true;
@@ -109,8 +111,10 @@ static int ready_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 		}
 		bond_unlock(&qp->sq_lock);
 	}
-	if (!cq->ready)
+	if (!cq->ready) {
 		cq_rest_clear(cq, CQ_REST_READY);
+		cq->failed = false;
+	}
 	return n;
 }
 
@@ -132,7 +136,8 @@ static void send_done_slow(struct path *path, const struct ibv_wc *wc)
 			uint32_t seq = path->ring[index & path->mask].seq;
 
 			path_retire(path, index, wc->status, wc->vendor_err);
-			order_fail(qp, path, seq, wc->status, wc->vendor_err);
+			path->broken = true;
+			order_fail(qp, seq, wc->status, wc->vendor_err);
 		} else {
 			path_retire(path, index, wc->status, wc->vendor_err);
 		}
@@ -165,6 +170,8 @@ static inline bool send_done_short(struct path *path, struct bond_qp *qp, struct
 	path->head = head + 1;
 	wc->wr_id = qp->sq[seq & qp->sq_mask].wr_id;
 	qp->sq_head = seq + 1;
+	/* Left behind, it would be ahead after 2^31 WRs. */
+	qp->sq_scan = seq + 1;
 	return true;
 }
 
@@ -204,13 +211,13 @@ static bool send_done(struct bond_cq *cq, struct path *path, struct ibv_wc *wc, 
 	send_done_slow(path, wc);
 	report = qp_reportable(qp);
 	if (report && (!emit || qp->on_ready)) {
-		ready_add(cq, qp);
+		bond_cq_ready(cq, qp);
 		report = false;
 	}
 	if (report) {
 		qp_report(qp, wc);
 		if (qp_reportable(qp))
-			ready_add(cq, qp);
+			bond_cq_ready(cq, qp);
 	}
 	bond_unlock(&qp->sq_lock);
 	return report;
@@ -375,7 +382,7 @@ static void attention_take(struct bond_cq *cq)
 		struct bond_qp *next = qp->attention_next;
 
 		atomic_store_explicit(&qp->on_attention, false, memory_order_release);
-		ready_add(cq, qp);
+		bond_cq_ready(cq, qp);
 		qp = next;
 	}
 }
@@ -387,10 +394,10 @@ static int __attribute__((noinline)) poll_rest(struct bond_cq *cq, int num_entri
 	int n;
 
 	n = soft_report(cq, num_entries, wc);
-	for (i = 1; i < cq->nmcqs; i++)
-		if (cq->mcq[i].cq && mcq_due(&cq->mcq[i]))
+	for (i = 1; i < cq_nmcqs(cq); i++)
+		if (mcq_cq(&cq->mcq[i]) && mcq_due(&cq->mcq[i]))
 			mcq_drain(cq, &cq->mcq[i], &cq->bctx->member[i]);
-	if (atomic_load_explicit(&cq->attention, memory_order_relaxed))
+	if (atomic_load_explicit(&cq->rest, memory_order_relaxed) & CQ_REST_ATTENTION)
 		attention_take(cq);
 	return n + ready_report(cq, num_entries - n, wc + n);
 }
@@ -441,10 +448,10 @@ void bond_cq_progress(struct bond_cq *cq)
 {
 	unsigned int i;
 
-	for (i = 0; i < cq->nmcqs; i++)
-		if (cq->mcq[i].cq)
+	for (i = 0; i < cq_nmcqs(cq); i++)
+		if (mcq_cq(&cq->mcq[i]))
 			mcq_drain(cq, &cq->mcq[i], &cq->bctx->member[i]);
-	if (atomic_load_explicit(&cq->attention, memory_order_relaxed))
+	if (atomic_load_explicit(&cq->rest, memory_order_relaxed) & CQ_REST_ATTENTION)
 		attention_take(cq);
 }
 

@@ -2,7 +2,7 @@
 /*
  * Posting. The short way: while nothing is held and no other path is in use, a WR for the lead is
  * copied, gets our wr_id, and goes out, several in one post. Everything else is saved and handed
- * to order.c. No allocation, no system call.
+ * to order.c. No allocation.
  */
 #include <errno.h>
 #include <string.h>
@@ -83,8 +83,15 @@ static inline struct sq_wr *wr_take(struct bond_qp *qp, const struct ibv_send_wr
 	struct sq_wr *to = &qp->sq[qp->sq_tail++ & qp->sq_mask];
 	union wr_state state;
 
-	memcpy(&state, &wr->opcode, sizeof(state));
-	state.word |= (uint64_t)signal_all << 32 | 1ull << 48;
+	if (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) {
+		memcpy(&state, &wr->opcode, sizeof(state));
+		state.word |= (uint64_t)signal_all << 32 | 1ull << 48;
+	} else {
+		state.word = 0;
+		state.opcode = wr->opcode;
+		state.send_flags = wr->send_flags | signal_all;
+		state.left = 1;
+	}
 	to->state = state;
 	to->wr_id = wr->wr_id;
 	to->len = len;
@@ -169,7 +176,7 @@ static int short_flush(struct bond_qp *qp, struct batch *batch, struct ibv_send_
 	if (likely(!ret && !bad))
 		return 0;
 	done = bad ? (unsigned int)(bad - batch->wr) : 0;
-	ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	ret = post_errno(ret);
 	short_undo(qp, n - done);
 	if (ret != ENOMEM) {
 		*bad_wr = batch->from[done];
@@ -195,14 +202,14 @@ static inline bool short_open(const struct bond_qp *qp, const struct ibv_send_wr
 {
 	if (qp->busy & ~BUSY_SHORT || wr->opcode == IBV_WR_BIND_MW)
 		return false;
-	/* What follows a fence must not be ahead of it on another path: order.c sees to that. */
-	return !qp->spreading || (len < qp->stripe_above && wr->opcode != IBV_WR_RDMA_READ &&
+	/* What follows a fence or an atomic must not be ahead of it: order.c sees to that. */
+	return !qp->spreading || (len < qp->stripe_above && !opcode_is_sync(wr->opcode) &&
 				  !(wr->send_flags & IBV_SEND_FENCE));
 }
 
 /*
- * Takes the WR for the lead; @copy_end: how much of it counts; next is the caller's. Room on the lead is certain: order.c
- * leaves as much as the application's queue is deep.
+ * Takes the WR for the lead; @copy_end: how much of it counts; next is the caller's. Room on the
+ * lead is certain: order.c leaves as much as the application's queue is deep.
  */
 static inline void short_take(struct bond_qp *qp, const struct ibv_send_wr *wr,
 			      struct ibv_send_wr *to, uint64_t len, unsigned int signal_all,
@@ -223,13 +230,11 @@ static inline void short_take(struct bond_qp *qp, const struct ibv_send_wr *wr,
 	wr_take(qp, wr, len, signal_all);
 }
 
-/* The same for a READ or an atomic, which later READs must not overtake. */
-static void short_take_sync(struct bond_qp *qp, const struct ibv_send_wr *wr, uint64_t len)
+/* A READ or an atomic before spreading begins: later READs must not overtake it. */
+static void short_take_sync(struct bond_qp *qp)
 {
 	struct path *lead = &qp->path[0];
 
-	if (wr->opcode == IBV_WR_RDMA_READ && len >= qp->stripe_above)
-		return;
 	lead->ring[(lead->tail - 1) & lead->mask].flags |= PIECE_SYNC;
 	qp->sync_left++;
 }
@@ -253,7 +258,7 @@ static int post_chain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_sen
 				   qp->sq_sig_all * IBV_SEND_SIGNALED,
 				   offsetof(struct ibv_send_wr, qp_type));
 			if (opcode_is_sync(wr->opcode))
-				short_take_sync(qp, wr, len);
+				short_take_sync(qp);
 			batch.wr[batch.n].next = &batch.wr[batch.n + 1];
 			batch.from[batch.n++] = wr;
 			if (batch.n < POST_BATCH)
@@ -280,7 +285,7 @@ static int __attribute__((noinline)) short_refused(struct bond_qp *qp, struct ib
 						   int ret, struct ibv_send_wr **bad_wr)
 {
 	short_undo(qp, 1);
-	ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+	ret = post_errno(ret);
 	/* The member's queue is full, the application's is not: it waits here. */
 	if (ret == ENOMEM)
 		ret = post_saved(qp, wr);
@@ -307,6 +312,8 @@ static inline bool short_fits(const struct bond_qp *qp, const struct ibv_send_wr
 {
 	union wr_state state;
 
+	if (__BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__)
+		return false;
 	memcpy(&state, &wr->opcode, sizeof(state));
 	return !(qp->busy & ~BUSY_SHORT) && !wr->next && wr->num_sge == 1 &&
 	       !(state.word & ~0xfe0000000full) && OPS_SHORT >> state.opcode & 1 &&
@@ -334,22 +341,32 @@ int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	return ret;
 }
 
+static int chain_check(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint32_t num_wr)
+{
+	uint64_t len;
+	int ret = 0;
+
+	if (qp->max_send_wr - (qp->sq_tail - qp->sq_head) < num_wr)
+		return ENOMEM;
+	for (; wr && !ret; wr = wr->next)
+		ret = wr_check(qp, wr, &len);
+	return ret;
+}
+
 int bond_post_send_all(struct ibv_qp *ibqp, struct ibv_send_wr *wr, uint32_t num_wr,
 		       struct ibv_send_wr **bad_wr)
 {
 	struct bond_qp *qp = to_bond_qp(ibqp);
-	bool room = true;
+	int ret;
 
-	if (qp->kind == BOND_QP_RC) {
-		bond_lock(&qp->sq_lock);
-		room = qp->max_send_wr - (qp->sq_tail - qp->sq_head) >= num_wr;
-		bond_unlock(&qp->sq_lock);
-	}
-	if (!room) {
+	bond_lock(&qp->sq_lock);
+	ret = qp->kind == BOND_QP_RC ? chain_check(qp, wr, num_wr) : 0;
+	if (ret)
 		*bad_wr = wr;
-		return ENOMEM;
-	}
-	return bond_post_send(ibqp, wr, bad_wr);
+	else
+		ret = post_long(qp, wr, bad_wr);
+	bond_unlock(&qp->sq_lock);
+	return ret;
 }
 
 /* ---- plain QPs ---- */
@@ -405,7 +422,7 @@ int bond_post_recv(struct ibv_qp *ibqp, struct ibv_recv_wr *wr, struct ibv_recv_
 		bad = NULL;
 		ret = ibv_post_recv(qp->path[0].mqp, &copy, &bad);
 		if (unlikely(ret || bad)) {
-			ret = ret < 0 ? -ret : ret ? ret : ENOMEM;
+			ret = post_errno(ret);
 			*bad_wr = wr;
 			break;
 		}

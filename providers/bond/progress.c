@@ -10,8 +10,10 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "cq.h"
 #include "log.h"
 #include "objects.h"
+#include "order.h"
 #include "path.h"
 #include "progress.h"
 
@@ -83,6 +85,10 @@ static bool qp_at_work(struct bond_qp *qp)
 	for (i = 0; yes && i < qp->npaths_made; i++)
 		if (path_backlog(&qp->path[i]))
 			path_push(&qp->path[i]);
+	if (qp->error && !qp->fenced) {
+		order_fence(qp);
+		bond_qp_attention(qp);
+	}
 	bond_unlock(&qp->sq_lock);
 	return yes;
 }
@@ -100,11 +106,26 @@ static bool tick_qp(struct bond_qp *qp)
 		return true;
 	if (bond_trylock(&cq->lock)) {
 		bond_cq_progress(cq);
-		if (!cq->armed_solicited)
-			bond_cq_notify(cq);
+		bond_cq_notify_due(cq, false);
 		bond_unlock(&cq->lock);
 	}
 	return true;
+}
+
+/* News that no member's completion brings, and members' CQs that came after the arming. */
+static bool tick_cq(struct bond_cq *cq)
+{
+	bool news = atomic_load(&cq->rest) & CQ_REST_ATTENTION;
+
+	if (!bond_trylock(&cq->lock))
+		return true;
+	bond_cq_arm_new(cq);
+	if (news)
+		bond_cq_progress(cq);
+	if (news && cq->armed)
+		bond_cq_notify_due(cq, false);
+	bond_unlock(&cq->lock);
+	return false;
 }
 
 static void fired_add(struct mcq *mcq)
@@ -154,12 +175,16 @@ static bool tick(void)
 {
 	struct bond_context *bctx;
 	struct bond_qp *qp;
+	struct bond_cq *cq;
 	bool held = progress.fired;
 
 	for (bctx = progress.contexts; bctx; bctx = bctx->next) {
 		pthread_mutex_lock(&bctx->lock);
 		for (qp = bctx->qps; qp; qp = qp->next)
 			held |= tick_qp(qp);
+		for (cq = bctx->cqs; cq; cq = cq->next)
+			if (cq->channel)
+				held |= tick_cq(cq);
 		pthread_mutex_unlock(&bctx->lock);
 	}
 	return held;

@@ -17,7 +17,10 @@
 #include "peer.h"
 #include "progress.h"
 
-enum { PATH_RING_FACTOR = 4 };	/* pieces that a path's ring holds for each WR */
+enum {
+	PATH_RING_FACTOR = 4,		/* pieces that a path's ring holds for each WR, ... */
+	RING_MIN = 128,			/* ... and at least; order_room() wants one WR's whole cut */
+};
 
 static uint32_t pow2_at_least(uint32_t n)
 {
@@ -71,7 +74,8 @@ static int qp_alloc_sq(struct bond_qp *qp, const struct ibv_qp_cap *asked,
 	uint32_t size;
 
 	qp->max_send_wr = asked->max_send_wr;
-	qp->max_send_sge = got->max_send_sge < BOND_MAX_SGE ? got->max_send_sge : BOND_MAX_SGE;
+	/* What the primary rounds it up to, another member may not. */
+	qp->max_send_sge = asked->max_send_sge ? asked->max_send_sge : 1;
 	qp->max_inline_data = got->max_inline_data;
 	size = pow2_at_least(qp->max_send_wr + 1);
 	qp->sq_mask = size - 1;
@@ -113,6 +117,7 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 		      const struct ibv_qp_init_attr_ex *attr, struct ibv_qp_init_attr_ex *mattr)
 {
 	struct bond_cq *send_cq = to_bond_cq(attr->send_cq);
+	uint32_t ring;
 	const struct bond_config *cfg = qp->bctx->cfg;
 	int err;
 
@@ -128,12 +133,13 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 		err = qp_alloc_rq(qp, &mattr->cap, attr->srq);
 	if (err)
 		return err;
+	ring = PATH_RING_FACTOR * (qp->sq_mask + 1);
 	bond_qp_short_limit(qp);
 	sched_init(&qp->sched);
 	qp->npaths = qp->npaths_made = 1;
 	mattr->cap.max_recv_wr = qp->max_recv_wr;
 	return path_open(&qp->path[0], qp, 0, 0, mqp, &send_cq->mcq[0], mattr->cap.max_send_wr - 1,
-			 PATH_RING_FACTOR * (qp->sq_mask + 1));
+			 ring > RING_MIN ? ring : RING_MIN);
 }
 
 void bond_qp_short_limit(struct bond_qp *qp)
@@ -331,8 +337,11 @@ int bond_destroy_qp(struct ibv_qp *ibqp)
 		return ret;
 	if (ibqp->send_cq)
 		bond_cq_forget_qp(to_bond_cq(ibqp->send_cq), qp);
-	if (qp->kind == BOND_QP_RC)
+	if (qp->kind == BOND_QP_RC) {
+		bond_lock(&qp->sq_lock);
 		path_flush(&qp->path[0]);
+		bond_unlock(&qp->sq_lock);
+	}
 	if (ibqp->recv_cq && ibqp->recv_cq != ibqp->send_cq)
 		bond_cq_forget_qp(to_bond_cq(ibqp->recv_cq), qp);
 	bond_events_end(bctx, &qp->vqp.qp, &ibqp->mutex, &ibqp->cond, &ibqp->events_completed,

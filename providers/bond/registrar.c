@@ -47,6 +47,14 @@ bool registrar_trusts(int fd, uint32_t *uid)
 	return cred.uid == 0 || cred.uid == geteuid();
 }
 
+static pid_t registrar_pid(int fd)
+{
+	struct ucred cred;
+	socklen_t len = sizeof(cred);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ? 0 : cred.pid;
+}
+
 /* Once, when it has lasted, until there is a working registrar again. */
 __attribute__((format(printf, 2, 3)))
 static void registrar_warn(struct registrar *registrar, const char *fmt, ...)
@@ -239,6 +247,7 @@ static void welcome_take(struct registrar *registrar)
 		client_refused(registrar, uid);
 		return;
 	}
+	loop_timer_cancel(registrar->config.loop, &registrar->retry);
 	registrar_works(registrar, REGISTRAR_CLIENT);
 	entries_tell(registrar);
 }
@@ -282,6 +291,17 @@ static void client_open(struct registrar *registrar)
 		return;
 	}
 	registrar->state = REGISTRAR_ASKING;
+	loop_timer_in_ms(loop, &registrar->retry, registrar->config.greet_ms);
+}
+
+/* The registrar's process is stopped, or hangs. Nobody here can be found until it goes on, or goes. */
+static void client_unanswered(struct registrar *registrar)
+{
+	registrar->backoff_ms = RETRY_MAX_MS;
+	registrar_warn(registrar, "control port %u: process %d has it and does not answer",
+		       registrar->config.port, (int)registrar_pid(registrar->to_server.fd));
+	loop_watch_close(registrar->config.loop, &registrar->to_server);
+	retry_later(registrar);
 }
 
 static void registrar_try(struct registrar *registrar)
@@ -303,7 +323,12 @@ static void registrar_try(struct registrar *registrar)
 
 static void retry_due(struct loop_timer *timer)
 {
-	registrar_try(ring_entry(timer, struct registrar, retry));
+	struct registrar *registrar = ring_entry(timer, struct registrar, retry);
+
+	if (registrar->state == REGISTRAR_ASKING)
+		client_unanswered(registrar);
+	else
+		registrar_try(registrar);
 }
 
 struct registrar *registrar_create(const struct registrar_config *config)

@@ -27,8 +27,8 @@ struct registrar_ops {
 
 struct registrar_config {
 	struct loop *loop;
-	uint16_t port;
-	uint32_t greet_ms;	/* how long a connection may take for its first message */
+	uint16_t port;		/* control_port, host byte order, not 0 */
+	uint32_t greet_ms;	/* how long a connection, or the registrar, may take to speak */
 	const struct registrar_ops *ops;
 	void *arg;
 };

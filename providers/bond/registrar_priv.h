@@ -8,6 +8,7 @@
 
 #include <sys/un.h>
 
+#include "ctrl_name.h"
 #include "registrar.h"
 
 /* On the unix socket, between processes of one host: in the host's own byte order. */
@@ -27,7 +28,7 @@ struct local_msg {
 enum registrar_state {
 	REGISTRAR_OFF,		/* no entry yet */
 	REGISTRAR_TRYING,	/* retry timer runs */
-	REGISTRAR_ASKING,	/* connected to the registrar; its WELCOME is awaited */
+	REGISTRAR_ASKING,	/* connected to the registrar; its WELCOME is awaited, for a time */
 	REGISTRAR_SERVER,
 	REGISTRAR_CLIENT,
 };
@@ -45,12 +46,10 @@ struct registrar_entry {
 	uint8_t gid[16];
 };
 
-#define REGISTRAR_BUCKETS 256
-
 struct registrar {
 	struct registrar_config config;
 	enum registrar_state state;
-	struct loop_timer retry;
+	struct loop_timer retry;	/* while asking: how long the answer may take */
 	uint32_t backoff_ms;
 	bool warned;
 
@@ -66,7 +65,7 @@ struct registrar {
 	struct ring clients;
 	struct ring visitors;		/* whose first message is awaited, oldest first */
 	unsigned int nvisitors;
-	struct ring remote[REGISTRAR_BUCKETS];	/* QPs of the clients */
+	struct qp_names remote;		/* QPs of the clients */
 };
 
 socklen_t registrar_local_name(uint16_t port, struct sockaddr_un *sa);

@@ -27,11 +27,9 @@ struct client {
 
 /* A QP of a client. */
 struct remote_qp {
-	struct ring bucket;
+	struct qp_name name;	/* on registrar->remote */
 	struct ring node;	/* on client->qps */
 	struct client *client;
-	uint32_t qpn;
-	uint8_t gid[16];
 };
 
 struct visitor {
@@ -41,22 +39,16 @@ struct visitor {
 	struct conn *conn;
 };
 
-static struct ring *remote_bucket(struct registrar *registrar, const uint8_t gid[16], uint32_t qpn)
-{
-	return &registrar->remote[(qpn ^ qpn >> 8 ^ gid[15]) % REGISTRAR_BUCKETS];
-}
-
 /* The newest first: a QPN that was freed and given to another process is announced again. */
 static struct remote_qp *remote_find(struct registrar *registrar, const uint8_t gid[16],
 				     uint32_t qpn, const struct client *client)
 {
-	struct ring *head = remote_bucket(registrar, gid, qpn), *node;
+	struct qp_name *name = NULL;
 
-	for (node = head->prev; node != head; node = node->prev) {
-		struct remote_qp *qp = ring_entry(node, struct remote_qp, bucket);
+	while ((name = qp_names_find(&registrar->remote, gid, qpn, name))) {
+		struct remote_qp *qp = ring_entry(name, struct remote_qp, name);
 
-		if (qp->qpn == qpn && !memcmp(qp->gid, gid, sizeof(qp->gid)) &&
-		    (!client || qp->client == client))
+		if (!client || qp->client == client)
 			return qp;
 	}
 	return NULL;
@@ -64,7 +56,7 @@ static struct remote_qp *remote_find(struct registrar *registrar, const uint8_t 
 
 static void remote_free(struct remote_qp *qp)
 {
-	ring_remove(&qp->bucket);
+	ring_remove(&qp->name.bucket);
 	ring_remove(&qp->node);
 	free(qp);
 }
@@ -76,10 +68,8 @@ static void remote_add(struct client *client, const struct local_msg *msg)
 	if (!qp)
 		return;
 	qp->client = client;
-	qp->qpn = msg->qpn;
-	memcpy(qp->gid, msg->gid, sizeof(qp->gid));
 	ring_append(&client->qps, &qp->node);
-	ring_append(remote_bucket(client->registrar, msg->gid, msg->qpn), &qp->bucket);
+	qp_names_add(&client->registrar->remote, &qp->name, msg->gid, msg->qpn);
 }
 
 static void client_free(struct client *client)
@@ -117,42 +107,59 @@ static void client_event(struct loop_watch *watch, uint32_t events)
 		remote_free(qp);
 }
 
+/*
+ * One that waits at the listener is given to owner by open(), which closes fd where it fails; owner
+ * NULL: there was no memory for it. Where it is lack of something it would be reported again and
+ * again: then the listener pauses.
+ */
+static int accept_for(struct registrar *registrar, struct loop_watch *listener,
+		      int (*open)(void *owner, int fd), void *owner)
+{
+	struct loop *loop = registrar->config.loop;
+	int err = ENOMEM, fd;
+
+	if (owner) {
+		loop_fd_begin(loop);
+		fd = accept4(listener->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		err = fd < 0 ? errno : open(owner, fd);
+		loop_fd_end(loop);
+	}
+	if (err == EMFILE || err == ENFILE || err == ENOMEM || err == ENOBUFS) {
+		loop_watch_events(loop, listener, 0);
+		loop_timer_in_ms(loop, &registrar->resume, ACCEPT_PAUSE_MS);
+	}
+	return err;
+}
+
+static int client_open(void *owner, int fd)
+{
+	struct client *client = owner;
+
+	if (registrar_trusts(fd, NULL))
+		return loop_watch_open(client->registrar->config.loop, &client->watch, fd, EPOLLIN);
+	close(fd);
+	return EACCES;
+}
+
 static void local_event(struct loop_watch *watch, uint32_t events)
 {
 	struct registrar *registrar = ring_entry(watch, struct registrar, local);
-	struct loop *loop = registrar->config.loop;
 	struct client *client = calloc(1, sizeof(*client));
 	const struct local_msg welcome = { .op = LOCAL_WELCOME };
-	int fd, err;
 
 	(void)events;
-	loop_fd_begin(loop);
-	fd = accept4(watch->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0 && (!client || !registrar_trusts(fd, NULL))) {
-		close(fd);
-		fd = -1;
-		errno = EACCES;
-	}
-	err = errno;
-	if (fd >= 0) {
+	if (client) {
 		client->watch.fn = client_event;
-		err = loop_watch_open(loop, &client->watch, fd, EPOLLIN);
-		fd = client->watch.fd;
+		client->registrar = registrar;
+		ring_init(&client->qps);
 	}
-	loop_fd_end(loop);
-	if (fd < 0) {
+	if (accept_for(registrar, watch, client_open, client)) {
 		free(client);
-		if (err == EMFILE || err == ENFILE) {
-			loop_watch_events(loop, watch, 0);
-			loop_timer_in_ms(loop, &registrar->resume, ACCEPT_PAUSE_MS);
-		}
 		return;
 	}
-	client->registrar = registrar;
-	ring_init(&client->qps);
 	ring_append(&registrar->clients, &client->node);
 	/* Where it does not take this, the next event is its end. */
-	send(fd, &welcome, sizeof(welcome), MSG_DONTWAIT | MSG_NOSIGNAL);
+	send(client->watch.fd, &welcome, sizeof(welcome), MSG_DONTWAIT | MSG_NOSIGNAL);
 }
 
 static void visitor_free(struct visitor *visitor)
@@ -249,28 +256,28 @@ static const struct conn_ops visitor_ops = {
 	.ended = visitor_ended,
 };
 
+static int visitor_open(void *owner, int fd)
+{
+	struct visitor *visitor = owner;
+
+	visitor->conn = conn_adopt(visitor->registrar->config.loop, fd, &visitor_ops, visitor);
+	return visitor->conn ? 0 : errno;
+}
+
 static int visitor_accept(struct registrar *registrar)
 {
-	struct loop *loop = registrar->config.loop;
 	struct visitor *visitor = calloc(1, sizeof(*visitor));
-	int fd, err = 0;
+	int err;
 
-	if (!visitor)
-		return ENOMEM;
-	loop_fd_begin(loop);
-	fd = accept4(registrar->port4or6.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-	if (fd >= 0)
-		visitor->conn = conn_adopt(loop, fd, &visitor_ops, visitor);
-	if (!visitor->conn)
-		err = errno;
-	loop_fd_end(loop);
-	if (!visitor->conn) {
+	if (visitor)
+		visitor->registrar = registrar;
+	err = accept_for(registrar, &registrar->port4or6, visitor_open, visitor);
+	if (err) {
 		free(visitor);
 		return err;
 	}
-	visitor->registrar = registrar;
 	visitor->deadline.fn = visitor_late;
-	loop_timer_in_ms(loop, &visitor->deadline, registrar->config.greet_ms);
+	loop_timer_in_ms(registrar->config.loop, &visitor->deadline, registrar->config.greet_ms);
 	ring_append(&registrar->visitors, &visitor->node);
 	if (++registrar->nvisitors > VISITORS_MAX)
 		visitor_free(ring_entry(registrar->visitors.next, struct visitor, node));
@@ -285,11 +292,6 @@ static void port_event(struct loop_watch *watch, uint32_t events)
 	(void)events;
 	for (int i = 0; i < ACCEPTS_PER_EVENT && !err; i++)
 		err = visitor_accept(registrar);
-	if (err != EMFILE && err != ENFILE && err != ENOMEM && err != ENOBUFS)
-		return;
-	/* It would be reported again and again. */
-	loop_watch_events(registrar->config.loop, watch, 0);
-	loop_timer_in_ms(registrar->config.loop, &registrar->resume, ACCEPT_PAUSE_MS);
 }
 
 static void accept_resume(struct loop_timer *timer)
@@ -358,8 +360,7 @@ void registrar_server_init(struct registrar *registrar)
 	registrar->resume.fn = accept_resume;
 	ring_init(&registrar->clients);
 	ring_init(&registrar->visitors);
-	for (int i = 0; i < REGISTRAR_BUCKETS; i++)
-		ring_init(&registrar->remote[i]);
+	qp_names_init(&registrar->remote);
 }
 
 int registrar_server_open(struct registrar *registrar)

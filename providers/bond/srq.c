@@ -10,6 +10,7 @@
 #include "bond.h"
 #include "objects.h"
 #include "passthru.h"
+#include "path.h"
 
 #define SRQ_TAG (BOND_WRID_RECV | 0x5249ull << 32)
 #define SRQ_TAG_MASK (~0ull << 32)
@@ -179,11 +180,12 @@ int bond_post_srq_recv(struct ibv_srq *ibsrq, struct ibv_recv_wr *wr, struct ibv
 		copy = *wr;
 		copy.next = NULL;
 		copy.wr_id = SRQ_TAG | index;
+		bad = NULL;
 		ret = ibv_post_srq_recv(srq->msrq, &copy, &bad);
-		if (ret) {
+		if (ret || bad) {
 			bond_srq_complete(srq, copy.wr_id);
 			*bad_wr = wr;
-			return ret;
+			return post_errno(ret);
 		}
 	}
 	return 0;

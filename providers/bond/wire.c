@@ -179,7 +179,6 @@ static void hello_ack(struct cursor *c, struct wire_hello_ack *m)
 static void commit(struct cursor *c, struct wire_commit *m)
 {
 	u64(c, &m->lost_id);
-	u8_below(c, &m->join, 2);
 	bytes(c, m->proof, sizeof(m->proof));
 }
 

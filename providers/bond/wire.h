@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_VERSION		1
+#define WIRE_VERSION		2
 #define WIRE_MAGIC		UINT64_C(0x524442306354524c)
 #define WIRE_HEADER_SIZE	8
 #define WIRE_MSG_MAX		2048	/* bytes, header included */
@@ -74,7 +74,7 @@ struct wire_path {
 	uint8_t member;		/* index into the sender's own members */
 	uint8_t peer_member;	/* index into the receiver's members: what the sender wants */
 	uint32_t qpn;
-	uint32_t psn;
+	uint32_t psn;		/* 24 bits: with which the sender's QP begins to send; not path 0's */
 };
 
 /* What one side tells about its QP. The control channel itself looks at pd_id only. */
@@ -108,7 +108,6 @@ struct wire_hello_ack {
 
 struct wire_commit {
 	uint64_t lost_id;		/* conn_id of the session that this one replaces, or 0 */
-	uint8_t join;			/* 1: proves one more address of a live session */
 	uint8_t proof[WIRE_PROOF_SIZE];
 };
 

@@ -211,6 +211,20 @@ static void assert_find(int fd)
 	assert_int_equal(msg.qp.to.qpn, 20);
 }
 
+/* As the peer's QP, 20 at B. */
+static void qp_msg_to_a(int fd, enum wire_type type)
+{
+	struct wire_msg msg = { .type = type };
+
+	fake_gid(msg.qp.from.gid, B);
+	msg.qp.from.qpn = 20;
+	msg.qp.from.generation = 1;
+	fake_gid(msg.qp.to.gid, A);
+	msg.qp.to.qpn = 10;
+	msg.qp.desc = a.info.desc;
+	put_msg(fd, &msg);
+}
+
 static void both_at_once_ours_is_lower(void **state)
 {
 	struct wire_msg msg;
@@ -286,37 +300,43 @@ static void session_replaced(void **state)
 	stop();
 }
 
-/* One more address of the peer, proved by a connection from there: QPs at it are found, too. */
-static void address_joins(void **state)
+/*
+ * A nonce is no secret: another address that claims it is a session of its own, and neither speaks
+ * for QPs at the first one's address nor keeps its process from being reached there.
+ */
+static void same_nonce_elsewhere(void **state)
 {
-	struct wire_msg msg, join = { .type = WIRE_COMMIT, .commit = { .join = 1 } };
-	struct fake_qp b;
+	struct wire_msg msg;
+	struct fake_qp c;
 	uint64_t nonce;
 	int theirs, ours;
 
 	(void)state;
 	start(NULL);
+	/* Before the one at B has got its WELCOME, and after. */
 	theirs = take_connection(&msg);
 	nonce = msg.hello.nonce + 1;
+	ours = give_connection("127.0.0.3", nonce, 5);
+	commit(ours, 0);
+	assert_msg(ours, &msg, WIRE_WELCOME);
 	ack(theirs, nonce, 0);
 	assert_msg(theirs, &msg, WIRE_COMMIT);
-	/* Not before there is a session. */
-	ours = give_connection("127.0.0.3", nonce, 5);
-	put_msg(ours, &join);
-	assert_msg(ours, &msg, WIRE_REFUSE);
-	close(ours);
+	assert_int_equal(msg.commit.lost_id, 0);
 	welcome(theirs);
 	assert_find(theirs);
-	ours = give_connection("127.0.0.3", nonce, 6);
-	put_msg(ours, &join);
-	assert_msg(ours, &msg, WIRE_WELCOME);
-	assert_end(ours);
-	fake_init(&b, A, 11, "127.0.0.3", 21, 1);
-	fake_up(x, &b);
+	/* A QP there is looked for over that session alone; the one at B is not found over it. */
+	fake_init(&c, A, 11, "127.0.0.3", 21, 1);
+	fake_up(x, &c);
+	assert_msg(ours, &msg, WIRE_QP_FIND);
+	assert_int_equal(msg.qp.from.qpn, 11);
+	qp_msg_to_a(ours, WIRE_QP_FIND);
+	assert_msg(ours, &msg, WIRE_QP_MISSING);
+	qp_msg_to_a(theirs, WIRE_QP_FIND);
 	do
-		assert_msg(theirs, &msg, WIRE_QP_FIND);
-	while (msg.qp.from.qpn != 11);
-	fake_end(&b);
+		assert_true(get_msg(theirs, &msg) >= WIRE_HELLO);
+	while (msg.type == WIRE_QP_FIND);
+	assert_int_equal(msg.type, WIRE_QP_ADD);
+	fake_end(&c);
 	close(theirs);
 	close(ours);
 	stop();
@@ -460,7 +480,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(both_at_once_ours_is_lower),
 		cmocka_unit_test(both_at_once_theirs_is_lower),
 		cmocka_unit_test(session_replaced),
-		cmocka_unit_test(address_joins),
+		cmocka_unit_test(same_nonce_elsewhere),
 		cmocka_unit_test(peer_without_the_secret),
 		cmocka_unit_test(peer_that_wants_no_secret),
 		cmocka_unit_test(answers_out_of_place),

@@ -7,51 +7,12 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "fake_qp.h"
-
-#define A "127.0.0.1"
-#define B "127.0.0.2"
-#define SOON 3000
-
-static uint16_t port;
-static int fds_before;
-static struct ctrl *x, *y;
-static struct fake_qp a, b;
-
-static int setup(void **state)
-{
-	(void)state;
-	port = free_port();
-	fake_warnings();
-	fds_before = fds_open();
-	return 0;
-}
-
-static int teardown(void **state)
-{
-	(void)state;
-	assert_int_equal(fds_open(), fds_before);
-	return 0;
-}
-
-static void ends(void)
-{
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
-}
+#include "two.h"
 
 /* A server on the port that is none of ours. */
 enum server_kind { SERVER_SILENT, SERVER_NOISE, SERVER_HTTP, SERVER_HALF, SERVER_CLOSES };
@@ -82,7 +43,7 @@ static void server_answer(int fd)
 		send(fd, http, sizeof(http), MSG_NOSIGNAL);
 		break;
 	case SERVER_HALF:
-		send(fd, "\1\2\0\0\0\0\0\x59half", 12, MSG_NOSIGNAL);
+		send(fd, "\2\2\0\0\0\0\0\x59half", 12, MSG_NOSIGNAL);
 		break;
 	}
 }
@@ -142,7 +103,6 @@ static void foreign_server(enum server_kind kind, unsigned int least, unsigned i
 
 	server_start(kind);
 	x = fake_ctrl(port, NULL);
-	fake_init(&a, A, 10, B, 20, 1);
 	fake_init(&c, A, 12, A, 13, 1);
 	fake_init(&d, A, 13, A, 12, 1);
 	fake_up(x, &a);
@@ -157,13 +117,11 @@ static void foreign_server(enum server_kind kind, unsigned int least, unsigned i
 	assert_in_range(fake_warnings(), 1, 3);
 	server_stop();
 	y = fake_ctrl(port, NULL);
-	fake_init(&b, B, 20, A, 10, 1);
 	fake_up(y, &b);
 	assert_true(fake_wait(&b, FAKE_READY, 1, SOON));
 	assert_true(fake_wait(&a, FAKE_READY, 1, SOON));
 	fake_end(&c);
 	fake_end(&d);
-	ends();
 }
 
 static void silent_server(void **state)
@@ -204,32 +162,28 @@ static void refused_then_there(void **state)
 
 	(void)state;
 	x = fake_ctrl(port, NULL);
-	fake_init(&a, A, 10, "127.0.0.2", 20, 1);
 	/* x is the registrar itself, so that it answers "unknown"; see procs for two hosts. */
 	fake_up(x, &a);
 	sleep_ms(500);
 	y = fake_ctrl(port, NULL);
 	fake_init(&c, B, 21, A, 99, 1);
-	fake_init(&b, B, 20, A, 10, 1);
 	fake_up(y, &c);
 	fake_up(y, &b);
 	assert_true(fake_wait(&a, FAKE_READY, 1, 1500));
 	fake_end(&c);
-	ends();
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(silent_server, setup, teardown),
-		cmocka_unit_test_setup_teardown(noisy_server, setup, teardown),
-		cmocka_unit_test_setup_teardown(http_server, setup, teardown),
-		cmocka_unit_test_setup_teardown(server_with_half_a_message, setup, teardown),
-		cmocka_unit_test_setup_teardown(server_that_closes, setup, teardown),
-		cmocka_unit_test_setup_teardown(refused_then_there, setup, teardown),
+		port_test(silent_server),
+		port_test(noisy_server),
+		port_test(http_server),
+		port_test(server_with_half_a_message),
+		port_test(server_that_closes),
+		port_test(refused_then_there),
 	};
 
-	signal(SIGPIPE, SIG_IGN);
 	if (argc > 1)
 		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,43 +3,15 @@
  * Ends at any time: of a QP, in every phase of its pairing, and of the whole control channel.
  */
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
-#include "fake_qp.h"
-
-#define A "127.0.0.1"
-#define B "127.0.0.2"
-#define SOON 3000
-
-static uint16_t port;
-
-static int setup(void **state)
-{
-	(void)state;
-	port = free_port();
-	return 0;
-}
-
-static void assert_ready(struct fake_qp *qp, unsigned int count, uint32_t mask)
-{
-	assert_true(fake_wait(qp, FAKE_READY, count, SOON));
-	assert_int_equal(qp->mask, mask);
-}
+#include "two.h"
 
 /* Down at a random time of every phase: it returns, nothing is called later, the peer lives. */
 static void down_in_every_phase(void **state)
 {
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b;
-
 	(void)state;
 	srand(1);
-	fake_init(&b, B, 20, A, 10, 1);
 	b.slow_ms = 2;
 	fake_up(y, &b);
 	for (unsigned int i = 1; i <= 150; i++) {
@@ -63,22 +35,15 @@ static void down_in_every_phase(void **state)
 	fake_init(&a, A, 10, B, 20, 1000);
 	fake_up(x, &a);
 	assert_ready(&a, 1, 3);
-	fake_end(&a);
-	fake_end(&b);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
 }
 
 /* Down waits for a running callback of that QP, and for no other. */
 static void down_waits_for_its_callback(void **state)
 {
-	struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-	struct fake_qp a, b, c;
+	struct fake_qp c;
 	uint64_t began;
 
 	(void)state;
-	fake_init(&a, A, 10, B, 20, 1);
-	fake_init(&b, B, 20, A, 10, 1);
 	fake_init(&c, A, 12, B, 22, 1);
 	a.slow_ms = 400;
 	fake_up(x, &a);
@@ -91,27 +56,19 @@ static void down_waits_for_its_callback(void **state)
 	assert_true(now_ms() - began < 200);
 	fake_down(&a);
 	assert_int_equal(a.after_down, 0);
-	fake_end(&a);
-	fake_end(&b);
 	fake_end(&c);
-	ctrl_destroy(x);
-	ctrl_destroy(y);
 }
 
 static void bad_arguments(void **state)
 {
-	struct ctrl *x = fake_ctrl(port, NULL);
-	struct fake_qp a;
-
 	(void)state;
-	fake_init(&a, A, 10, B, 20, 0);
+	a.info.generation = 0;
 	errno = 0;
 	assert_null(ctrl_qp_up(x, &a.info, &a));
 	assert_int_equal(errno, EINVAL);
 	a.info.generation = 1;
 	a.info.desc.nmembers = WIRE_MAX_MEMBERS + 1;
 	assert_null(ctrl_qp_up(x, &a.info, &a));
-	ctrl_destroy(x);
 }
 
 /* Destroyed with QPs up, sessions live and attempts under way: returns, and leaks nothing. */
@@ -119,29 +76,31 @@ static void destroyed_in_the_middle(void **state)
 {
 	(void)state;
 	for (unsigned int i = 0; i < 30; i++) {
-		struct ctrl *x = fake_ctrl(port, NULL), *y = fake_ctrl(port, NULL);
-		struct fake_qp a, b, c;
+		struct ctrl *one = fake_ctrl(port, NULL), *other = fake_ctrl(port, NULL);
+		struct fake_qp c;
 
 		fake_init(&a, A, 10, B, 20, 1);
 		fake_init(&b, B, 20, A, 10, 1);
 		fake_init(&c, A, 11, B, 21, 1);
-		fake_up(x, &a);
-		fake_up(x, &c);
-		fake_up(y, &b);
+		fake_up(one, &a);
+		fake_up(one, &c);
+		fake_up(other, &b);
 		ctrl_key_ask(a.qp, 1);
 		sleep_ms(i % 10);
-		ctrl_destroy(i & 1 ? x : y);
-		ctrl_destroy(i & 1 ? y : x);
+		ctrl_destroy(i & 1 ? one : other);
+		ctrl_destroy(i & 1 ? other : one);
 	}
+	a.qp = NULL;
+	b.qp = NULL;
 }
 
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(down_in_every_phase, setup),
-		cmocka_unit_test_setup(down_waits_for_its_callback, setup),
-		cmocka_unit_test_setup(bad_arguments, setup),
-		cmocka_unit_test_setup(destroyed_in_the_middle, setup),
+		two_test(down_in_every_phase),
+		two_test(down_waits_for_its_callback),
+		two_test(bad_arguments),
+		port_test(destroyed_in_the_middle),
 	};
 
 	if (argc > 1)

@@ -362,3 +362,36 @@ struct fake_qp *engine_find_qp(uint32_t qpn)
 		return NULL;
 	return engine.qps[qpn & ((1u << FAKE_INDEX_BITS) - 1)];
 }
+
+/* ---- fork: the child has NICs of its own, and what the parent opened is nothing there ---- */
+
+static void fork_prepare(void)
+{
+	engine_lock();
+	pthread_mutex_lock(&engine.kick_lock);
+}
+
+static void fork_parent(void)
+{
+	pthread_mutex_unlock(&engine.kick_lock);
+	engine_unlock();
+}
+
+static void fork_child(void)
+{
+	transport_fork_child();
+	if (engine.doorbell_fd >= 0)
+		close(engine.doorbell_fd);
+	engine = (struct engine){
+		.gate = PTHREAD_MUTEX_INITIALIZER,
+		.lock = PTHREAD_MUTEX_INITIALIZER,
+		.kick_lock = PTHREAD_MUTEX_INITIALIZER,
+		.kick_last = &engine.kick_first,
+		.doorbell_fd = -1,
+	};
+}
+
+static __attribute__((constructor)) void fork_register(void)
+{
+	pthread_atfork(fork_prepare, fork_parent, fork_child);
+}

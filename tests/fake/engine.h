@@ -81,6 +81,7 @@ void responder_execute(const struct wire_req *req, struct wire_ack *ack);
 /* transport.c: between processes. engine.lock held but for the first. */
 int transport_start(void);
 void transport_stop(void);
+void transport_fork_child(void);
 /* 0, EAGAIN (try again soon) or another positive errno (nobody there). */
 int transport_send(const struct wire_req *req);
 struct pollfd;

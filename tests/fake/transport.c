@@ -112,6 +112,22 @@ void transport_stop(void)
 	atomic_store(&engine.ctl->proc[engine.slot], 0);
 }
 
+/* The slot and the name stay the parent's. */
+void transport_fork_child(void)
+{
+	for (uint32_t i = 0; i < num_incoming; i++)
+		close(incoming[i].fd);
+	num_incoming = 0;
+	for (uint32_t i = 0; i < FAKE_MAX_PROCS; i++) {
+		if (outgoing[i])
+			close(outgoing[i]);
+		outgoing[i] = 0;
+	}
+	if (listen_fd >= 0)
+		close(listen_fd);
+	listen_fd = -1;
+}
+
 /* The peer is gone, and with it the answers that we wait for. */
 static void drop_outgoing(uint32_t slot)
 {

@@ -32,4 +32,14 @@ for ours in "$@"; do
 		fi
 	done
 done
+# The last layout, but with a public version node that is newer than all known.
+said=$(LD_LIBRARY_PATH=$build/core-later "$build/layout-ask-$ours" 2>&1)
+rc=$?
+case "$rc $said" in
+"3 "*IBVERBS_1.19*) ;;
+*)
+	echo "built for $ours, found a later one: exit $rc, not 3: $said"
+	wrong=1
+	;;
+esac
 exit $wrong

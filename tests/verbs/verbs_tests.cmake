@@ -15,7 +15,7 @@
 # makes no promise. RXE: soft-RoCE, itself or as members: slow, and with the faults that README
 # tells.
 
-set(VERBS_PROGRAMS rw_model rw_model_messages rw_model_spread accounting selfqp errors devinfo channel srq peers
+set(VERBS_PROGRAMS rw_model rw_model_messages rw_model_spread accounting selfqp errors devinfo channel srq peers fork
   wr_api cq_ex dlopen_verbs threads)
 
 # Arguments of a program beside the devices, in the variable ${out}.
@@ -63,6 +63,10 @@ function(verbs_tests name)
       list(APPEND devices ${V_MEMBERS})
     elseif(program STREQUAL "errors")
       list(APPEND args ${V_LIKE})
+    elseif(program STREQUAL "fork" AND V_KIND STREQUAL "bond" AND NOT V_RXE)
+      list(GET V_MEMBERS 1 members)
+      string(REGEX REPLACE ".*," "" last ${members})
+      list(APPEND args --carried "fake-ctl get ${last}.tx_bytes")
     endif()
     if(NOT V_SIZE STREQUAL "full")
       list(APPEND args --quick)
