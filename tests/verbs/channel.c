@@ -416,6 +416,35 @@ static void test_destroy_drops(void)
 	case_end();
 }
 
+/* The drain of those who wait for their last completion: posted in ERR, it is flushed, and told. */
+static void test_flushed(void)
+{
+	struct qp_spec spec = { .recv_cq = LATE_CQ, .send_cq = LATE_CQ,
+				.cap = { .max_send_wr = 4, .max_recv_wr = 1, .max_send_sge = 1,
+					 .max_recv_sge = 1 } };
+	struct ibv_send_wr wr = wr_make(7, IBV_WR_RDMA_WRITE, NULL, &pair.b, 0, keys_b.rkey);
+	struct ibv_wc wc;
+	int round;
+
+	case_begin("event of a WR posted in ERR");
+	cq_on_channel(LATE_CQ, &recv_tag);
+	MUST(end_qp_create(&pair.a, LATE_QP, &spec));
+	MUST(end_to_init(&pair.a, LATE_QP, ALL_ACCESS));
+	MUST(end_qp_to(&pair.a, LATE_QP, IBV_QPS_ERR));
+	for (round = 0; round < 10 && !case_failed(); round++) {
+		wait_none(&pair.a, LATE_CQ, QUIET_MS);
+		MUST(ibv_req_notify_cq(pair.a.objs->cq[LATE_CQ], 0));
+		EXPECT_OK(post_one(pair.a.objs->qp[LATE_QP], &wr));
+		if (take_event(LATE_CQ, false))
+			ibv_ack_cq_events(pair.a.objs->cq[LATE_CQ], 1);
+		EXPECT(end_poll(&pair.a, LATE_CQ, &wc, 1, opts.wait_ms) == 1 && wc.wr_id == 7 &&
+		       wc.status == IBV_WC_WR_FLUSH_ERR, "no flushed completion");
+	}
+	MUST(end_qp_destroy(&pair.a, LATE_QP));
+	MUST(end_cq_destroy(&pair.a, LATE_CQ));
+	case_end();
+}
+
 /*
  * Takes and acknowledges events until one of the last CQ comes. What is read of a CQ that is being
  * destroyed must still be a CQ.
@@ -499,6 +528,7 @@ int main(int argc, char **argv)
 	test_blocking();
 	test_destroy_waits();
 	test_destroy_while_read();
+	test_flushed();
 	test_destroy_drops();
 	close(epoll_fd);
 	pair_close(&pair);

@@ -82,6 +82,51 @@ static void last_byte_last(void)
 	case_end();
 }
 
+static bool any_of(const volatile uint8_t *at, uint8_t mark)
+{
+	uint32_t i;
+
+	for (i = 0; i < LEN; i += 512)
+		if (at[i] == mark)
+			return true;
+	return false;
+}
+
+/* Whoever sees any byte of a WRITE finds the atomic before it done. */
+static void behind_an_atomic(void)
+{
+	volatile uint64_t *counter = (volatile uint64_t *)(pair.b.peek + SECOND);
+	struct ibv_send_wr wr[2], *bad;
+	struct ibv_sge sge[2];
+	int round;
+
+	if (pair.a.attr.atomic_cap == IBV_ATOMIC_NONE)
+		return;
+	case_begin("a WRITE does not pass the atomic before it");
+	memset(pair.b.peek + SECOND, 0, 8);
+	for (round = 0; round < ROUNDS && !case_failed(); round++) {
+		uint8_t mark = 0x44 + round;
+		uint64_t until = now_ns() + LAST_BYTE_MS * 1000000ull;
+
+		memset(pair.a.peek, mark, LEN);
+		memset(pair.b.peek + FIRST, 0, LEN);
+		sge[0] = sge_at(&pair.a, SECOND, 8, keys_a.lkey);
+		sge[1] = sge_at(&pair.a, 0, LEN, keys_a.lkey);
+		wr[0] = wr_make(0, IBV_WR_ATOMIC_FETCH_AND_ADD, &sge[0], &pair.b, SECOND,
+				keys_b.rkey);
+		wr[0].wr.atomic.compare_add = 1;
+		wr[0].send_flags = 0;
+		wr[1] = wr_make(1, IBV_WR_RDMA_WRITE, &sge[1], &pair.b, FIRST, keys_b.rkey);
+		EXPECT_OK(post_chain(pair.a.objs->qp[0], wr, 2, &bad));
+		while (!any_of(pair.b.peek + FIRST, mark) && now_ns() < until)
+			;
+		EXPECT(*counter == (uint64_t)round + 1, "round %d: the counter is %llu", round,
+		       (unsigned long long)*counter);
+		wait_good(&pair.a, 0, 1);
+	}
+	case_end();
+}
+
 int main(int argc, char **argv)
 {
 	static const struct opt_row rows[] = { { 0 } };
@@ -94,6 +139,7 @@ int main(int argc, char **argv)
 	pair_qp(&pair, 0, DEPTH_WR, &spec);
 	behind_a_fence();
 	last_byte_last();
+	behind_an_atomic();
 	pair_close(&pair);
 	return report();
 }

@@ -22,6 +22,7 @@ enum {
 	QUICK_TIMEOUT = 14,		/* 67 ms */
 	QUICK_RETRIES = 3,
 	GONE_QUEUE = 8,
+	BUSY_PD = END_PDS - 1,
 	SMALL_CQ = END_CQS - 1,
 	FAILED_QPS = 300,
 };
@@ -36,7 +37,7 @@ static const struct opt_row rows[] = {
 };
 
 static struct pair pair;
-static struct end_keys keys_a, keys_b;
+static struct end_keys keys_a, keys_b, first_keys_a, first_keys_b;
 
 static struct qp_spec spec_on(int pd, int send_cq, int recv_cq)
 {
@@ -155,6 +156,34 @@ static void test_failed_and_again(void)
 	}
 	MUST(end_qp_destroy(&pair.a, 0));
 	MUST(end_qp_destroy(&pair.b, 0));
+	case_end();
+}
+
+/* A PD that cannot be freed yet stays as it is. */
+static void test_busy_pd(void)
+{
+	struct conn_spec conn = conn_defaults();
+	struct qp_spec spec = spec_on(BUSY_PD, 0, 0);
+	struct rng r = { opts.seed };
+
+	case_begin("a PD in use is not freed");
+	MUST(end_pd(&pair.a, BUSY_PD));
+	MUST(end_pd(&pair.b, BUSY_PD));
+	MUST(end_qp_create(&pair.a, 0, &spec));
+	MUST(end_qp_create(&pair.b, 0, &spec));
+	EXPECT(end_pd_dealloc(&pair.a, BUSY_PD), "dealloc_pd with a QP in it");
+	MUST(end_mr_reg(&pair.a, BUSY_PD, BUSY_PD, 0, ARENA_LEN, ALL_ACCESS, &keys_a));
+	MUST(end_mr_reg(&pair.b, BUSY_PD, BUSY_PD, 0, ARENA_LEN, ALL_ACCESS, &keys_b));
+	MUST(pair_connect(&pair, 0, 0, &conn));
+	write_checked(&r, 0, REGION_LEN);
+	MUST(end_qp_destroy(&pair.a, 0));
+	MUST(end_qp_destroy(&pair.b, 0));
+	MUST(end_mr_dereg(&pair.a, BUSY_PD));
+	MUST(end_mr_dereg(&pair.b, BUSY_PD));
+	EXPECT_OK(end_pd_dealloc(&pair.a, BUSY_PD));
+	EXPECT_OK(end_pd_dealloc(&pair.b, BUSY_PD));
+	keys_a = first_keys_a;
+	keys_b = first_keys_b;
 	case_end();
 }
 
@@ -512,6 +541,9 @@ int main(int argc, char **argv)
 	test_cycles();
 	test_failed_and_gone();
 	test_failed_and_again();
+	first_keys_a = keys_a;
+	first_keys_b = keys_b;
+	test_busy_pd();
 	test_destroyed_meanwhile();
 	test_destroyed_here();
 	test_late();
