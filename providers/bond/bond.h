@@ -4,8 +4,8 @@
  * object that the application holds and names its members' objects with an m: mpd, mmr, mcq,
  * mqp. Those are ordinary objects of ordinary contexts, used by public verbs calls alone.
  *
- * Lock order: context, then CQ, then QP (sq_lock, rq_lock). post_send and post_recv take the
- * QP's lock only. See device.c for how bond0 comes to be, post.c and poll.c for the data path.
+ * Lock order: the progress thread's, then a QP's lock (its state), the context's, a CQ's, a QP's
+ * sq_lock or rq_lock. post_send and post_recv take the last alone. See device.c for how bond0 comes to be, post.c and poll.c for the data path.
  */
 #ifndef BOND_H
 #define BOND_H
@@ -267,7 +267,7 @@ struct qp_stats {
 struct bond_qp {
 	struct verbs_qp vqp;
 	struct bond_lock sq_lock;
-	uint8_t busy;				/* why the short way through post is closed: BUSY_ */
+	uint8_t busy;				/* BUSY_: all but one close the short way through post */
 	uint8_t kind;				/* enum bond_qp_kind */
 	bool sq_sig_all;
 	bool error;				/* no more work goes out; what is accepted is flushed */
@@ -330,6 +330,12 @@ struct bond_qp {
 	struct bond_qp *next;			/* the context's list */
 	struct bond_context *bctx;
 };
+
+/*
+ * Where a QP's counters begin: near their end, so that no QP lives long without having wrapped, and
+ * what would go wrong then does in every test.
+ */
+#define BOND_FIRST_SEQ ((uint32_t)-300)
 
 /* wr_ids that go to a member; a send's is the piece's place in its path's ring. */
 #define BOND_WRID_RECV (1ull << 63)

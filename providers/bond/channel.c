@@ -4,8 +4,8 @@
  * takes the completions in and wakes the application where there is something that a poll would
  * return. For that the descriptor of the application's channel is made a pipe at its first CQ
  * (dup3, so that the number stays). It stays one when the last CQ goes, since a thread may be
- * waiting on it for the next; libibverbs does not say when the application destroys a channel, so the
- * writing end is closed once nobody can read.
+ * waiting on it for the next; libibverbs does not say when the application destroys a channel, so
+ * the writing end is closed once nobody can read.
  */
 #include <errno.h>
 #include <fcntl.h>

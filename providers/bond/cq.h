@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * The word of a CQ that says whether a poll must look at more than the primary's CQ: three flags and,
- * above them, how many pieces are due on other members.
+ * The word of a CQ that says whether a poll must look at more than the primary's CQ: three flags
+ * and, above them, how many pieces are due on other members.
  */
 #ifndef BOND_CQ_H
 #define BOND_CQ_H
@@ -26,8 +26,8 @@ static inline void cq_rest_clear(struct bond_cq *cq, enum cq_rest flag)
 }
 
 /*
- * A member's CQ comes while others poll: without the CQ's lock, which an application may hold for long.
- * Pairs with the releases in bond_cq_member().
+ * A member's CQ comes while others poll: without the CQ's lock, which an application may hold for
+ * long. Pairs with the releases in bond_cq_member().
  */
 static inline unsigned int cq_nmcqs(const struct bond_cq *cq)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * Asynchronous events. Members' events are read by the progress thread; those that mean something on
- * bond0 are written to a pipe that is the bond context's async_fd, naming the application's object.
+ * Asynchronous events. Members' events are read by the progress thread; those that mean something
+ * on bond0 are written to a pipe that is the bond context's async_fd, naming the application's
+ * object.
  * Port and device events are the primary's alone.
  */
 #include <rdma/ib_user_verbs.h>

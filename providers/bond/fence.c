@@ -5,8 +5,8 @@
  * all paths go to ERR, then a beacon on each tells when the last completion is in, and what has no
  * completion by then is flushed. Moving a failed path's work to another comes in here.
  *
- * What order.h declares is called with the QP's sq_lock held. Going to ERR is a system call under that lock: the one
- * exception to the rule in lock.h.
+ * What order.h declares is called with the QP's sq_lock held. Going to ERR is a system call under
+ * that lock.
  */
 #include "fence.h"
 #include "objects.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
  * A spin lock of one word for the data path: a few instructions when free, and it gives the
- * processor away when its holder does not run. Held for a bounded number of instructions and
- * never across a system call, except where a queue pair is taken to the error state.
+ * processor away when its holder does not run. Held for short, without waiting for anybody else; a
+ * member's own verbs are called under it, some of which are system calls on some NICs.
  */
 #ifndef BOND_LOCK_H
 #define BOND_LOCK_H

@@ -53,7 +53,7 @@ static void qp_forget(struct bond_qp *qp)
 	bond_lock(&qp->sq_lock);
 	path_flush(lead);
 	lead->broken = false;
-	qp->hold_head = qp->hold_tail = 0;
+	qp->hold_head = qp->hold_tail;
 	qp->hold_blockers = 0;
 	qp->sq_head = qp->sq_scan = qp->sq_tail;
 	qp->error = qp->fenced = qp->error_told = false;

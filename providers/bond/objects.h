@@ -129,7 +129,7 @@ int bond_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
 
 /* post.c */
 int bond_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr);
-/* The same for a chain of @num_wr that is posted whole or not at all, as far as room is concerned. */
+/* The same for a chain of @num_wr that is posted whole, or, where one is wrong, not at all. */
 int bond_post_send_all(struct ibv_qp *qp, struct ibv_send_wr *wr, uint32_t num_wr,
 		       struct ibv_send_wr **bad_wr);
 int bond_post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad_wr);

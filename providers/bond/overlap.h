@@ -20,7 +20,7 @@ void overlap_add(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece
 		 unsigned int path);
 void overlap_sub(struct bond_qp *qp, const struct sq_wr *wr, const struct piece *piece);
 
-/* Would @len bytes of the WR from @off, on @path, deliver where a READ on another still delivers? */
+/* Would @len bytes of the WR from @off, on @path, deliver where a READ on another still does? */
 bool overlap_local(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint64_t off,
 		   uint64_t len, unsigned int path);
 

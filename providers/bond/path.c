@@ -35,6 +35,7 @@ int path_open(struct path *path, struct bond_qp *qp, unsigned int index, unsigne
 	path->mqp = mqp;
 	path->mcq = mcq;
 	path->mask = ring_size - 1;
+	path->head = path->posted = path->tail = BOND_FIRST_SEQ;
 	path->depth_wr = depth_wr;
 	return 0;
 }
@@ -127,7 +128,7 @@ static unsigned int push_post(struct path *path, struct push *push, int *err)
 	return bad ? (unsigned int)(bad - push->wr) : 0;
 }
 
-/* Is the piece to go, and is there room for it in the member's queue and, to be heard of, in its CQ? */
+/* Is the piece to go, is there room in the member's queue and, to be heard of, in its CQ? */
 static bool path_may_post(const struct path *path, const struct piece *piece)
 {
 	const struct bond_qp *qp = path->qp;

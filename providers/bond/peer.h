@@ -23,7 +23,7 @@ void bond_peer_down(struct bond_qp *qp);
 void bond_peer_rts(struct bond_qp *qp);
 /* RDMA_BOND_WAIT_MS: until the paths are ready, or time is up. */
 void bond_peer_wait(struct bond_qp *qp);
-/* Destroys the QPs of all paths but 0. qp->lock is held, nothing is in flight any more. */
+/* Destroys the QPs of all paths but 0. qp->lock is held. What is in flight there is flushed. */
 void bond_peer_drop_paths(struct bond_qp *qp);
 
 /* The rest with the sq_lock held. */

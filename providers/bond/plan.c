@@ -12,7 +12,7 @@
  * forced routes against a fresh cut is added up (sched.regret, in bytes), and when it is worth it
  * the caller is told to let the queue drain once.
  *
- * Not here: rates and shares (sched.c), the table (slot.c). Next: post.c.
+ * Not here: rates and shares (sched.c), the table (slot.c). Next: order.c.
  */
 #include "plan.h"
 

@@ -388,7 +388,8 @@ static void attention_take(struct bond_cq *cq)
 }
 
 /* The other members, and what was left over from before. */
-static int __attribute__((noinline)) poll_rest(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
+static int __attribute__((noinline)) poll_rest(struct bond_cq *cq, int num_entries,
+					       struct ibv_wc *wc)
 {
 	unsigned int i;
 	int n;

@@ -138,8 +138,8 @@ static void fired_add(struct mcq *mcq)
 }
 
 /*
- * The application may have the lock for long, between ibv_start_poll() and ibv_end_poll(); the other
- * CQs do not wait for it.
+ * The application may have the lock for long, between ibv_start_poll() and ibv_end_poll(); the
+ * other CQs do not wait for it.
  */
 static void fired_handle(void)
 {

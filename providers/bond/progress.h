@@ -3,7 +3,7 @@
  * The progress thread: one per process, from the first context to the last, all signals blocked. It
  * reads the members' event descriptors, and while work is held in software it looks every
  * millisecond whether the application polls; if not, it takes the completions in itself. It never
- * waits for a peer and holds no lock across anything slow.
+ * waits for a peer, nor for the lock of a CQ that the application is polling.
  */
 #ifndef BOND_PROGRESS_H
 #define BOND_PROGRESS_H

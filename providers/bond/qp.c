@@ -124,6 +124,9 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 	qp->kind = BOND_QP_RC;
 	qp->busy = BUSY_STATE;
 	qp->sq_sig_all = attr->sq_sig_all;
+	qp->sq_head = qp->sq_scan = qp->sq_tail = BOND_FIRST_SEQ;
+	qp->rq_head = qp->rq_tail = BOND_FIRST_SEQ;
+	qp->hold_head = qp->hold_tail = BOND_FIRST_SEQ;
 	qp->pd_id = bond_pd_real(attr->pd)->id;
 	qp->stripe_above = cfg->stripe_above;
 	qp->order_below = cfg->order_below;

@@ -50,7 +50,8 @@ static int srq_entries(struct bond_srq *srq, uint32_t max_wr)
 	return 0;
 }
 
-static void srq_init(struct bond_srq *srq, struct ibv_context *ctx, struct ibv_pd *pd, void *context)
+static void srq_init(struct bond_srq *srq, struct ibv_context *ctx, struct ibv_pd *pd,
+		     void *context)
 {
 	srq->vsrq.srq.context = ctx;
 	srq->vsrq.srq.srq_context = context;
