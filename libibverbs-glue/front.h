@@ -13,7 +13,7 @@ struct verbs_device_ops;
 #define FRONT_DRIVERS_SYMBOL rdma_bond_front_drivers
 #define FRONT_DRIVERS_NAME "rdma_bond_front_drivers"
 
-enum { FRONT_DRIVERS_MAX = 128 };	/* rdma-core has about 20; what is beyond is not remembered */
+enum { FRONT_DRIVERS_MAX = 128 };	/* of about 20; what is beyond is not remembered */
 
 /* Fills drivers[] with the first max that registered, in order; returns how many there are. */
 typedef size_t front_drivers_fn(const struct verbs_device_ops **drivers, size_t max);

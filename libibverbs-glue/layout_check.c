@@ -73,7 +73,7 @@ static const char *unknown_node(const struct link_map *map)
 	size_t count = 0;
 
 	for (dyn = map->l_ld; dyn->d_tag != DT_NULL; dyn++) {
-		/* The loader has made some of them absolute and left others as they are in the file. */
+		/* The loader has made some of them absolute and left others as in the file. */
 		ElfW(Addr) at = dyn->d_un.d_ptr < map->l_addr ? map->l_addr + dyn->d_un.d_ptr :
 								 dyn->d_un.d_ptr;
 

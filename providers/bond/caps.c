@@ -71,7 +71,7 @@ int bond_query_device_ex(struct ibv_context *ctx, const struct ibv_query_device_
 
 /* ---- port ---- */
 
-/* What a lane is said to do, Mbit/s, by active_speed's bit: SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR. */
+/* What a lane is said to do, Mbit/s: SDR, DDR, QDR, FDR10, FDR, EDR, HDR, NDR. */
 static uint32_t lane_mbps(uint8_t speed)
 {
 	switch (speed) {

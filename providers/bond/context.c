@@ -109,9 +109,8 @@ static struct bond_context *context_alloc(struct ibv_device *dev, struct ibv_con
 		return NULL;
 	verbs_set_ops(&bctx->vctx, &bond_ops);
 	if (!glue_context_check(&bctx->vctx.context, &bond_ops, driver_id)) {
-		bond_warn("%s: cannot be opened: this libibverbs keeps its contexts otherwise than "
-			  "the one that rdma-bond was built for; build it against this one",
-			  dev->name);
+		bond_warn("%s: cannot be opened: this libibverbs keeps its contexts otherwise than the one "
+			  "that rdma-bond was built for; build it against this one", dev->name);
 		verbs_uninit_context(&bctx->vctx);
 		free(bctx);
 		errno = ENOTSUP;

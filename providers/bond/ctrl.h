@@ -51,8 +51,9 @@ struct ctrl_key {
 struct ctrl_ops {
 	/*
 	 * Leader: make this side's paths and describe them in *mine. peer: the other side's
-	 * members, access flags and so on, with npaths 0. Errors: the reason is told to the peer
-	 * and both stay on path 0 (then no qp_gone follows).
+	 * members, access flags and so on, with npaths 0. Errors: the reason is told to the peer,
+	 * and no qp_gone follows. EBUSY, ENOMEM, EMFILE, ENFILE: both sides try again, later and
+	 * later. Others: both stay on path 0.
 	 */
 	int (*qp_describe)(void *cookie, const struct wire_qp_desc *peer,
 			   struct wire_qp_desc *mine);
@@ -62,7 +63,7 @@ struct ctrl_ops {
 	 */
 	int (*qp_offer)(void *cookie, const struct wire_qp_desc *peer, struct wire_qp_desc *mine,
 			uint32_t *ok_mask);
-	/* Leader: connect this side's paths to the follower's. An error here leads to qp_gone. */
+	/* Leader: connect this side's paths to the follower's. Errors as above, but with qp_gone. */
 	int (*qp_answer)(void *cookie, const struct wire_qp_desc *peer, uint32_t *ok_mask);
 	/* Both sides have connected these paths: from now on they may carry traffic. */
 	void (*qp_ready)(void *cookie, uint32_t path_mask);

@@ -19,7 +19,10 @@ struct addr {
 /* EINVAL: no address that a connection can be made to (none, multicast). */
 int addr_from_gid(struct addr *addr, const uint8_t gid[16], uint32_t ifindex);
 void addr_from_socket(struct addr *addr, const struct sockaddr_storage *from);
-/* port: host byte order. Returns the length of the result. IPv4 addresses become AF_INET ones: IPv6 may be switched off. */
+/*
+ * port: host byte order. Returns the length of the result. IPv4 addresses become AF_INET ones: IPv6
+ * may be switched off.
+ */
 socklen_t addr_to_socket(const struct addr *addr, uint16_t port, struct sockaddr_storage *to);
 /* Scopes count where both are known. */
 bool addr_equal(const struct addr *a, const struct addr *b);

@@ -236,9 +236,9 @@ static void pair_add(struct ctrl_qp *qp, struct session *session, const struct w
 }
 
 /*
- * Another process at the peer's host says that it has the peer. As long as the one that we are paired
- * with is alive, it has to wait: it may be anybody there; or the QP's number is used again, and the
- * end of the earlier pair is under way.
+ * Another process at the peer's host says that it has the peer. As long as the one that we are
+ * paired with is alive, it has to wait: it may be anybody there; or the QP's number is used again,
+ * and the end of the earlier pair is under way.
  */
 static bool taken(struct ctrl_qp *qp, struct session *session, const struct wire_qp_msg *peer)
 {

@@ -207,7 +207,7 @@ void bond_peer_up(struct bond_qp *qp)
 	struct ibv_gid_entry gid;
 	struct ctrl_qp *peer;
 
-	/* Only a GRH names the peer's host. A single member is said too: its peer may have several. */
+	/* Only a GRH names the peer's host. A bond of one member says so: its peer may have several. */
 	if (!qp->bctx->ctrl || !ah->is_global || qp->attr.port_num != BOND_PORT ||
 	    ibv_query_gid_ex(&qp->bctx->vctx.context, BOND_PORT, ah->grh.sgid_index, &gid, 0))
 		return;

@@ -294,7 +294,7 @@ static void client_open(struct registrar *registrar)
 	loop_timer_in_ms(loop, &registrar->retry, registrar->config.greet_ms);
 }
 
-/* The registrar's process is stopped, or hangs. Nobody here can be found until it goes on, or goes. */
+/* The registrar's process is stopped, or hangs: until it goes on, or goes, no peer finds us. */
 static void client_unanswered(struct registrar *registrar)
 {
 	registrar->backoff_ms = RETRY_MAX_MS;

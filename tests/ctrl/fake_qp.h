@@ -34,7 +34,7 @@ struct fake_qp {
 
 	/* Set before fake_up(). */
 	unsigned int slow_ms;		/* each callback takes that long */
-	int fail[FAKE_EVENTS];		/* what these callbacks return */
+	_Atomic(int) fail[FAKE_EVENTS];	/* what these callbacks return; at any time */
 	unsigned int npaths;		/* 2 */
 	void (*hook)(struct fake_qp *qp, enum fake_event event);
 

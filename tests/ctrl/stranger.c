@@ -106,16 +106,24 @@ void get_type(int fd, struct wire_msg *msg, enum wire_type type)
 	while (msg->type != type);
 }
 
+int stranger_hello(const char *from, uint64_t nonce, const struct fake_qp *qp,
+		   struct wire_msg *ack)
+{
+	int fd = stranger_at(from, qp->info.gid);
+
+	hello_to(ack, nonce, qp->info.qpn);
+	memcpy(ack->hello.target_gid, qp->info.gid, sizeof(ack->hello.target_gid));
+	put_msg(fd, ack);
+	assert_int_equal(get_msg(fd, ack, 1000), 1);
+	assert_int_equal(ack->type, WIRE_HELLO_ACK);
+	return fd;
+}
+
 int stranger_session_to(const char *from, uint64_t nonce, const struct fake_qp *qp)
 {
 	struct wire_msg msg;
-	int fd = stranger_at(from, qp->info.gid);
+	int fd = stranger_hello(from, nonce, qp, &msg);
 
-	hello_to(&msg, nonce, qp->info.qpn);
-	memcpy(msg.hello.target_gid, qp->info.gid, sizeof(msg.hello.target_gid));
-	put_msg(fd, &msg);
-	assert_int_equal(get_msg(fd, &msg, 1000), 1);
-	assert_int_equal(msg.type, WIRE_HELLO_ACK);
 	msg = (struct wire_msg){ .type = WIRE_COMMIT };
 	put_msg(fd, &msg);
 	assert_int_equal(get_msg(fd, &msg, 1000), 1);

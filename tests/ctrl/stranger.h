@@ -18,6 +18,9 @@ void get_type(int fd, struct wire_msg *msg, enum wire_type type);
 bool closed_within(int fd, int ms);
 /* For the process of x, which has QP 10 at A. */
 void hello_to(struct wire_msg *msg, uint64_t nonce, uint32_t qpn);
+/* As far as HELLO_ACK, with the process that has this QP. */
+int stranger_hello(const char *from, uint64_t nonce, const struct fake_qp *qp,
+		   struct wire_msg *ack);
 /* It becomes a session (there is no secret) with the process that has this QP. */
 int stranger_session_to(const char *from, uint64_t nonce, const struct fake_qp *qp);
 int stranger_session(const char *from, uint64_t nonce);

@@ -70,7 +70,48 @@ static void ready_pair_is_not_taken(void **state)
 	assert_ready(&b, 2, 3);
 }
 
-/* As the peer of a; up to its CONFIRM. Returns the session; msg is a model of messages of the pair. */
+static uint64_t nonce_of(const char *from, const struct fake_qp *qp)
+{
+	struct wire_msg msg;
+	int fd = stranger_hello(from, 1, qp, &msg);
+
+	close(fd);
+	return msg.hello_ack.nonce;
+}
+
+/*
+ * Nonces are told to anybody. From a third address, with a session to each of two processes in the
+ * other's name: they still find each other, and it speaks for neither.
+ */
+static void nonce_is_no_proof(void **state)
+{
+	const char *const elsewhere = "127.0.0.9";
+	struct wire_msg msg;
+	struct fake_qp c;
+	int fd[2];
+
+	(void)state;
+	fake_init(&c, B, 21, "203.0.113.9", 1, 1);
+	fake_up(x, &a);
+	fake_up(y, &c);
+	sleep_ms(100);
+	fd[0] = stranger_session_to(elsewhere, nonce_of(elsewhere, &c), &a);
+	fd[1] = stranger_session_to(elsewhere, nonce_of(elsewhere, &a), &c);
+	fake_up(y, &b);
+	assert_ready(&a, 1, 3);
+	assert_ready(&b, 1, 3);
+	qp_msg_to(&a, WIRE_QP_FIND, 1, &msg);
+	put_msg(fd[0], &msg);
+	get_type(fd[0], &msg, WIRE_QP_MISSING);
+	qp_msg_to(&b, WIRE_QP_FIND, 1, &msg);
+	put_msg(fd[1], &msg);
+	get_type(fd[1], &msg, WIRE_QP_MISSING);
+	fake_end(&c);
+	close(fd[0]);
+	close(fd[1]);
+}
+
+/* As the peer of a; up to its CONFIRM. Returns the session; msg: a model of the pair's messages. */
 static int stranger_follows(struct wire_msg *msg)
 {
 	int fd = stranger_session(B, NONCE);
@@ -178,6 +219,23 @@ static void unasked_keys_are_counted(void **state)
 	close(fd);
 }
 
+/* READY ends them, though there was room for more. */
+static void unasked_keys_end_with_ready(void **state)
+{
+	struct wire_msg msg;
+	int fd;
+
+	(void)state;
+	fake_up(x, &a);
+	fd = stranger_follows(&msg);
+	put_key(fd, &msg, 0x1000);
+	stranger_ready(fd, &msg);
+	put_key(fd, &msg, 0x1001);
+	ping(fd);
+	assert_int_equal(fake_count(&a, FAKE_LEARNED), 1);
+	close(fd);
+}
+
 static void get_key(int fd, struct wire_msg *msg, uint32_t generation, unsigned int nkeys)
 {
 	struct wire_msg got;
@@ -232,9 +290,11 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		two_test(ready_pair_is_not_taken),
+		two_test(nonce_is_no_proof),
 		two_test(replaced_when_it_closed),
 		two_test(replaced_when_it_is_silent),
 		two_test(unasked_keys_are_counted),
+		two_test(unasked_keys_end_with_ready),
 		two_test(withdrawals_must_be_confirmed),
 	};
 

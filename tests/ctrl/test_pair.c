@@ -379,10 +379,10 @@ static void secret_on_one_side_only(void **state)
 	secrets_differ(NULL, &one);
 }
 
-/* Two addresses of the same two processes: two sessions, side by side. */
+/* More addresses of the same two processes, at both sides or at one: sessions side by side. */
 static void second_address_is_a_session(void **state)
 {
-	struct fake_qp c, d;
+	struct fake_qp c, d, e, f;
 
 	(void)state;
 	fake_init(&c, "127.0.0.3", 11, "127.0.0.4", 21, 1);
@@ -394,9 +394,41 @@ static void second_address_is_a_session(void **state)
 	fake_up(y, &d);
 	assert_ready(&c, 1, 3);
 	assert_ready(&d, 1, 3);
+	fake_init(&e, "127.0.0.5", 12, B, 22, 1);
+	fake_init(&f, B, 22, "127.0.0.5", 12, 1);
+	fake_up(x, &e);
+	fake_up(y, &f);
+	assert_ready(&e, 1, 3);
+	assert_ready(&f, 1, 3);
 	assert_int_equal(fake_count(&a, FAKE_LOST), 0);
 	fake_end(&c);
 	fake_end(&d);
+	fake_end(&e);
+	fake_end(&f);
+}
+
+/* More than a few of them. */
+static void many_addresses(void **state)
+{
+	enum { N = 40 };
+	static struct fake_qp left[N], right[N];
+
+	(void)state;
+	for (unsigned int i = 0; i < N; i++) {
+		char ip[32];
+
+		snprintf(ip, sizeof(ip), "127.0.1.%u", i + 1);
+		fake_init(&left[i], A, 100 + i, ip, 200 + i, 1);
+		fake_init(&right[i], ip, 200 + i, A, 100 + i, 1);
+		fake_up(x, &left[i]);
+		fake_up(y, &right[i]);
+	}
+	for (unsigned int i = 0; i < N; i++)
+		assert_ready(&left[i], 1, 3);
+	for (unsigned int i = 0; i < N; i++) {
+		fake_end(&left[i]);
+		fake_end(&right[i]);
+	}
 }
 
 static void ipv6(void **state)
@@ -449,6 +481,7 @@ int main(int argc, char **argv)
 		port_test(wrong_secret),
 		port_test(secret_on_one_side_only),
 		two_test(second_address_is_a_session),
+		two_test(many_addresses),
 		two_test(ipv6),
 		two_test(gid_without_an_address),
 	};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /*
- * What most tests of the control channel begin with: a port, and two channels that are to each other
- * what two processes are, with a QP each. With cmocka.
+ * What most tests of the control channel begin with: a port, and two channels that are to each
+ * other what two processes are, with a QP each. With cmocka.
  */
 #ifndef TESTS_CTRL_TWO_H
 #define TESTS_CTRL_TWO_H
