@@ -26,7 +26,8 @@ enum {
 	ALIGN_MAX = 4096,
 	ALIGN_PARTS = 128,		/* an operation has at least so many multiples */
 	UNSEEN_BYTES = 128 * 1024,	/* at least so many are given to a path not yet known ... */
-	UNSEEN_NS = 20000000,		/* ... and, by what was seen of it, work for so long */
+	UNSEEN_NS = 20000000,		/* ... and, by what was seen of it, work for so long, ... */
+	UNSEEN_LARGE = 256 * 1024,	/* ... and two pieces, or one of so many bytes */
 	TABLE_BYTES = SLOT_COUNT * SLOT_SIZE,
 };
 
@@ -261,7 +262,8 @@ static bool unseen_path_is_full(const struct cutter *c, const struct sched *s)
 
 		if (c->forced[i] && p->learn_bytes && p->in_flight >= UNSEEN_BYTES &&
 		    p->in_flight >= p->estimate * UNSEEN_NS &&
-		    p->in_flight >= 2 * c->forced[i] && s->num_usable > 1)
+		    p->in_flight >= (c->forced[i] < UNSEEN_LARGE ? 2 : 1) * c->forced[i] &&
+		    s->num_usable > 1)
 			return true;
 	}
 	return false;

@@ -35,6 +35,7 @@ enum {
 	LEARN_SAMPLES = 4,			/* a path is known with so many, or ... */
 	LEARN_BYTES = 8 * SCHED_WINDOW_BYTES,	/* ... so much, if never busy enough */
 	DOUBT_SAMPLES = 32,			/* more are no better: windows share errors */
+	SKIP_LARGE = 16 * SCHED_BURST_BYTES,
 	RAISE_HOLD = 4 << 20,
 	RAISE_HOLD_MAX = 1 << 30,
 	MIN_SHARE = PLAN_MIN_PIECE * 3 / 4,	/* so that noise takes nobody out of an even cut */
@@ -301,17 +302,33 @@ static void end_window(struct sched *s, struct sched_path *p)
 	start_window(s, p);
 }
 
+/*
+ * The first bytes after a start say nothing. Of a piece many times as long the rest does, and may
+ * be all that is known for long; its time is taken whole, since a token bucket let the first ones
+ * through in none.
+ */
+static bool skip_bytes(const struct sched *s, struct sched_path *p, uint64_t *bytes, double dt_ns)
+{
+	if (*bytes < SKIP_LARGE || *bytes < p->skip_bytes) {
+		p->skip_bytes -= *bytes < p->skip_bytes ? *bytes : p->skip_bytes;
+		if (!p->skip_bytes)
+			start_window(s, p);
+		return true;
+	}
+	*bytes -= p->skip_bytes;
+	p->skip_bytes = 0;
+	start_window(s, p);
+	p->win_from_ns -= dt_ns;
+	return false;
+}
+
 static void count_bytes(struct sched *s, struct sched_path *p, uint64_t bytes, double dt_ns)
 {
-	if (!p->skip_bytes) {
-		p->win_bytes += bytes;
-		p->win_ns += dt_ns;
-		end_window(s, p);
+	if (p->skip_bytes && skip_bytes(s, p, &bytes, dt_ns))
 		return;
-	}
-	p->skip_bytes -= bytes < p->skip_bytes ? bytes : p->skip_bytes;
-	if (!p->skip_bytes)
-		start_window(s, p);
+	p->win_bytes += bytes;
+	p->win_ns += dt_ns;
+	end_window(s, p);
 }
 
 static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)

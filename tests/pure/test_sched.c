@@ -247,8 +247,20 @@ static void long_window_counts_as_several(void **state)
 {
 	(void)state;
 	start(1, NULL);
-	carry(0, 16384 * K, 8192 * K, 0.00625, 0);	/* the first piece is passed over */
+	carry(0, 8192 * K, 8192 * K, 0.00625, 0);
 	assert_in_range(s.path[0].samples, 15, 17);
+}
+
+/* Of the first piece a burst is passed over: nearly all of a large one says something, no small one. */
+static void first_piece_counts_if_large(void **state)
+{
+	(void)state;
+	start(2, NULL);
+	carry(0, 2048 * K, 2048 * K, 0.0125, 0);
+	assert_int_equal(s.path[0].samples, 2);
+	expect_near(s.path[0].estimate, 0.0125, 0.05);
+	carry(1, 1000 * K, 1000 * K, 0.0125, 0);
+	assert_int_equal(s.path[1].samples, 0);
 }
 
 /* Once apart, paths do not come together again just because one is measured anew. */
@@ -487,6 +499,7 @@ int main(void)
 		cmocka_unit_test(noise_does_not_part_equal_paths),
 		cmocka_unit_test(small_differences_do_not_part_paths),
 		cmocka_unit_test(long_window_counts_as_several),
+		cmocka_unit_test(first_piece_counts_if_large),
 		cmocka_unit_test(parted_paths_stay_apart),
 		cmocka_unit_test(congestion_is_noticed),
 		cmocka_unit_test(silent_path_gets_less),
