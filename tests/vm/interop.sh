@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause
 # shellcheck shell=bash
 # One function for the two cases interop-*: each operation first between plain devices, so that
-# perftest's own failures are not taken for the bond's.
+# perftest's own failures are not taken for the bond's. A delay at connect would come every time, one
+# of a machine that is busy with something else does not: so that gets a second try.
+interop_delay_us=2500000
 interop() { # interop DEVICE_A DEVICE_B
-	local tool options column plain plain_s bond_s failed=
+	local tool options column plain plain_s bond_s try failed=
 	export RDMA_BOND_WAIT_MS=0
 	rails 2 100mbit || fail "no rails"
 	bonds 2
@@ -19,22 +21,27 @@ interop() { # interop DEVICE_A DEVICE_B
 		# shellcheck disable=SC2086
 		measured $column $tool rxa0 rxb0 $options
 		plain=$figure
-		plain_s=$((${EPOCHREALTIME/./} - plain_s)) bond_s=${EPOCHREALTIME/./}
+		plain_s=$((${EPOCHREALTIME/./} - plain_s))
 		wire_mark
-		# shellcheck disable=SC2086
-		(measured $column $tool "$1" "$2" $options; echo "$figure" >/run/figure) || {
-			failed+=" $tool"
-			continue
-		}
+		for try in 1 2; do
+			bond_s=${EPOCHREALTIME/./}
+			# shellcheck disable=SC2086
+			(measured $column $tool "$1" "$2" $options; echo "$figure" >/run/figure) || {
+				failed+=" $tool"
+				continue 2
+			}
+			bond_s=$((${EPOCHREALTIME/./} - bond_s))
+			[ $((bond_s - plain_s)) -ge $interop_delay_us ] || break
+			echo "$tool: try $try took $((bond_s - plain_s)) us longer than the plain run"
+		done
 		figure=$(</run/figure)
-		bond_s=$((${EPOCHREALTIME/./} - bond_s))
 		# Emulated machines are noisy: what depends on single round trips gets a factor of 2.
 		case $tool in
 		ib_atomic_bw) want "$tool MB/s" "$figure" ">=" "$(times "$plain" 0.5)" ;;
 		*_bw) want "$tool MB/s" "$figure" ">=" "$(times "$plain" 0.8)" ;;
 		*) want "$tool us" "$figure" "<=" "$(times "$plain" 3)" ;;
 		esac
-		want "$tool us beyond the plain run" $((bond_s - plain_s)) "<" 2500000
+		want "$tool us beyond the plain run" $((bond_s - plain_s)) "<" $interop_delay_us
 		want "$tool bytes on rail 1" "$(wire 1)" "<" 20000
 	done
 	[ -z "$failed" ] || fail "failed:$failed"
