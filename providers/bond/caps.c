@@ -44,6 +44,14 @@ void bond_caps(const struct bond_context *bctx, struct ibv_device_attr *attr)
 	attr->phys_port_cnt = BOND_PORT;
 }
 
+int bond_max_cqe(const struct bond_context *bctx)
+{
+	struct ibv_device_attr attr;
+
+	bond_caps(bctx, &attr);
+	return attr.max_cqe;
+}
+
 int bond_query_device_ex(struct ibv_context *ctx, const struct ibv_query_device_ex_input *input,
 			 struct ibv_device_attr_ex *attr, size_t attr_size)
 {

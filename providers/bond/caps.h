@@ -11,6 +11,8 @@ enum {
 };
 
 void bond_caps(const struct bond_context *bctx, struct ibv_device_attr *attr);
+/* Of those, what a CQ is checked against. */
+int bond_max_cqe(const struct bond_context *bctx);
 /* Mbit/s of a port by its width and speed. */
 uint32_t bond_port_mbps(const struct ibv_port_attr *port);
 

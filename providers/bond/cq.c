@@ -9,6 +9,7 @@
 #include <stdlib.h>
 
 #include "bond.h"
+#include "caps.h"
 #include "cq.h"
 #include "objects.h"
 #include "progress.h"
@@ -59,7 +60,8 @@ struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 	if (!mcq->cq) {
 		struct bond_cq shell = { .bctx = cq->bctx, .channel = cq->channel };
 
-		err = mcq_open(&shell, i, CQ_MEMBER_MIN + cq->vcq.cq.cqe, 0, 0);
+		/* As many as the application's receives are markers. */
+		err = mcq_open(&shell, i, CQ_MEMBER_MIN + cq->vcq.cq.cqe, cq->vcq.cq.cqe, 0);
 		fresh = shell.mcq[i];
 		if (!err) {
 			mcq->owner = cq;
@@ -102,7 +104,7 @@ static struct bond_cq *cq_create(struct ibv_context *ctx, int cqe,
 	struct bond_cq *cq;
 	int err;
 
-	if (cqe <= 0 || cqe > bctx->member[0].attr.orig_attr.max_cqe || comp_vector < 0 ||
+	if (cqe <= 0 || cqe > bond_max_cqe(bctx) || comp_vector < 0 ||
 	    comp_vector >= ctx->num_comp_vectors) {
 		errno = EINVAL;
 		return NULL;
@@ -180,6 +182,18 @@ struct ibv_cq_ex *bond_create_cq_ex(struct ibv_context *ctx, struct ibv_cq_init_
 	return &cq->vcq.cq_ex;
 }
 
+/* Completions that nobody has polled; those of the primary's CQ are taken in to be counted. */
+static unsigned int cq_unpolled(struct bond_cq *cq)
+{
+	unsigned int n;
+
+	bond_lock(&cq->lock);
+	bond_cq_progress(cq);
+	n = cq->soft_tail - cq->soft_head;
+	bond_unlock(&cq->lock);
+	return n;
+}
+
 int bond_resize_cq(struct ibv_cq *ibcq, int cqe)
 {
 	struct bond_cq *cq = to_bond_cq(ibcq);
@@ -187,7 +201,7 @@ int bond_resize_cq(struct ibv_cq *ibcq, int cqe)
 	unsigned int size = cq->soft_mask + 1, i, n;
 	int ret;
 
-	if (cqe <= 0 || cqe > cq->bctx->member[0].attr.orig_attr.max_cqe)
+	if (cqe <= 0 || cqe > bond_max_cqe(cq->bctx) || cq_unpolled(cq) > (unsigned int)cqe)
 		return EINVAL;
 	while (size < (unsigned int)cqe)
 		size *= 2;
