@@ -20,6 +20,7 @@
 #include "config.h"
 #include "key.h"
 #include "lock.h"
+#include "notify.h"
 #include "plan.h"
 #include "sched.h"
 #include "slot.h"
@@ -34,6 +35,7 @@
 
 enum {
 	BOND_PORT = 1,			/* the port of each member that the bond uses */
+	BOND_RNR_FOREVER = 7,		/* rnr_retry: never give up, ibv_modify_qp(3) */
 	BOND_TAIL_BYTES = 128,		/* design 6: the end of a striped WRITE that waits for the rest */
 	BOND_QPN_BITS = 24,
 	BOND_QPN_LEAF_BITS = 12,
@@ -128,7 +130,7 @@ struct bond_cq {
 	unsigned int nmcqs;			/* members with a CQ so far, mcq[0] first */
 	struct mcq mcq[BOND_MAX_MEMBERS];
 	struct bond_qp *ready;			/* QPs with something to report */
-	bool failed;				/* and one of them is in error */
+	bool urgent;				/* something is there that solicited arming is for too */
 	struct ibv_wc *soft;			/* completions that the progress thread polled */
 	unsigned int soft_head, soft_tail, soft_mask;
 	_Atomic(struct bond_qp *) attention;	/* QPs with news that no member's CQ will bring */
@@ -210,6 +212,9 @@ enum piece_flags {
 	PIECE_DOUBT = 1 << 5,			/* may fail: later WRs must not be ahead of it */
 	PIECE_SHORT = 1 << 6,			/* took the short way */
 	PIECE_ATOMIC = 1 << 7,			/* later spread WRITEs must not be ahead of it */
+	PIECE_MARK = 1 << 8,			/* our own: a marker; off is its number on this path */
+	PIECE_HEADER = 1 << 9,			/* our own: a header; off is its place in the ring */
+	PIECE_IMM = 1 << 10,			/* the immediate of a WRITE whose data is spread */
 };
 
 struct piece {
@@ -228,6 +233,7 @@ struct path {
 	struct bond_qp *qp;
 	struct ibv_qp *mqp;
 	struct mcq *mcq;
+	struct mcq *recv_mcq;			/* where markers come in; not the lead's */
 	unsigned int index, member, peer_member;
 	uint32_t head, posted, tail;		/* [head, posted) in flight, [posted, tail) waiting */
 	uint32_t mask, depth_wr;
@@ -273,7 +279,8 @@ struct bond_qp {
 	bool error;				/* no more work goes out; what is accepted is flushed */
 	/* the application's send queue: [sq_head, sq_tail) not yet reported */
 	uint32_t sq_head, sq_tail, sq_mask;
-	uint32_t sq_scan;			/* [sq_head, sq_scan) is done and silent */
+	uint32_t sq_silent;			/* so many at the head are done and have no completion */
+	uint32_t messages;			/* on the lead so far, from RESET: what consumes a receive */
 	uint32_t max_send_wr;
 	uint32_t max_inline_data;
 	uint64_t short_limit;			/* bytes; what is as large does not take the short way */
@@ -290,6 +297,10 @@ struct bond_qp {
 	unsigned int npaths_made;		/* that exist */
 	uint32_t spread_from;			/* no spreading before every WR up to here is done */
 	bool spreading;				/* the slots are kept */
+	bool to_itself;				/* the peer is this QP */
+	bool rnr_ends;				/* a message that finds no receive fails in the end */
+	bool submitting;			/* the youngest WR is on its way for the first time ... */
+	int refused;				/* ... and its member answered so; errno */
 	uint32_t stripe_above, order_below;	/* bytes */
 	int ordering;				/* enum config_ordering */
 	uint32_t sync_left;			/* PIECE_SYNC in flight on the lead */
@@ -312,6 +323,7 @@ struct bond_qp {
 	struct bond_lock rq_lock;
 	uint32_t rq_head, rq_tail, rq_mask, max_recv_wr;
 	uint64_t *rq;				/* wr_ids */
+	struct notify notify;
 	/* completion side, under the send CQ's lock */
 	struct bond_qp *ready_next;
 	bool on_ready;

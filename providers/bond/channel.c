@@ -193,11 +193,11 @@ static void cq_notify(struct bond_cq *cq)
 
 /*
  * For solicited events alone the primary's CQ is the judge; a send completion that another member's
- * brought is none, but one in error is.
+ * brought is none, but one in error is, and a message that was held.
  */
 void bond_cq_notify_due(struct bond_cq *cq, bool primary)
 {
-	if (!cq->armed_solicited || primary || cq->failed)
+	if (!cq->armed_solicited || primary || cq->urgent)
 		cq_notify(cq);
 }
 

@@ -55,7 +55,8 @@ static void qp_forget(struct bond_qp *qp)
 	lead->broken = false;
 	qp->hold_head = qp->hold_tail;
 	qp->hold_blockers = 0;
-	qp->sq_head = qp->sq_scan = qp->sq_tail;
+	qp->sq_head = qp->sq_tail;
+	qp->sq_silent = 0;
 	qp->error = qp->fenced = qp->error_told = false;
 	qp->error_status = IBV_WC_SUCCESS;
 	qp->spreading = false;
@@ -66,9 +67,7 @@ static void qp_forget(struct bond_qp *qp)
 	bond_qp_short_limit(qp);
 	sched_init(&qp->sched);
 	bond_unlock(&qp->sq_lock);
-	bond_lock(&qp->rq_lock);
-	qp->rq_head = qp->rq_tail;
-	bond_unlock(&qp->rq_lock);
+	notify_reset(qp);
 	rkey_forget_all(&qp->rkeys);
 }
 
@@ -103,6 +102,7 @@ static void enter_rts(struct bond_qp *qp)
 {
 	bond_peer_rts(qp);
 	bond_lock(&qp->sq_lock);
+	qp->rnr_ends = qp->attr.rnr_retry != BOND_RNR_FOREVER;
 	if (!qp->error)
 		qp->busy &= ~BUSY_STATE;
 	bond_unlock(&qp->sq_lock);

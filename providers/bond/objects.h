@@ -63,6 +63,8 @@ int bond_poll_cq(struct ibv_cq *cq, int num_entries, struct ibv_wc *wc);
 int bond_poll_one(struct bond_cq *cq, struct ibv_wc *wc);
 /* Progress thread: takes what the members have into the CQ, so that held work moves on. */
 void bond_cq_progress(struct bond_cq *cq);
+/* CQ lock held: a completion that is the application's at the next poll. There is room. */
+void bond_cq_soft(struct bond_cq *cq, const struct ibv_wc *wc);
 /* CQ lock held: the QP has something to report. */
 void bond_cq_ready(struct bond_cq *cq, struct bond_qp *qp);
 /* CQ lock held: something is there that a poll would return. */

@@ -9,14 +9,7 @@
 #include "path.h"
 #include "peer.h"
 #include "progress.h"
-
-enum start {
-	START_DONE,
-	START_WAIT,
-	START_DRAIN,		/* wait until nothing is in flight */
-	START_LEAD,		/* not to be spread: take the lead */
-	START_DOUBT,		/* the same, because it may well fail */
-};
+#include "spread.h"
 
 /* Are pieces of WRs before @seq under way on other paths than the lead? */
 static bool off_lead_before(const struct bond_qp *qp, uint32_t seq)
@@ -37,7 +30,7 @@ static bool off_lead_before(const struct bond_qp *qp, uint32_t seq)
 
 uint32_t order_oldest(const struct bond_qp *qp)
 {
-	uint32_t seq = (int32_t)(qp->sq_scan - qp->sq_head) < 0 ? qp->sq_head : qp->sq_scan;
+	uint32_t seq = qp->sq_head + qp->sq_silent;
 
 	while (seq != qp->sq_tail && !qp->sq[seq & qp->sq_mask].left)
 		seq++;
@@ -51,9 +44,8 @@ static bool wr_is_sync(const struct bond_qp *qp, const struct sq_wr *wr)
 					      wr->len < qp->stripe_above);
 }
 
-/* A piece that the scheduler counts went into a path's queue. */
-static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
-			 struct path *path, uint64_t now_ns)
+void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
+		  struct path *path, uint64_t now_ns)
 {
 	overlap_add(qp, wr, piece, path->index);
 	sched_posted(&qp->sched, path->index, piece->len, now_ns);
@@ -62,6 +54,8 @@ static void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piec
 	if (path->index) {
 		qp->off_lead++;
 		qp->busy |= BUSY_OFF_LEAD;
+		if (!(piece->flags & PIECE_MARK))
+			qp->notify.tx_unmarked[path->index] = true;
 	} else {
 		qp->lead_due++;
 	}
@@ -105,18 +99,46 @@ static bool order_may_pass(const struct bond_qp *qp, const struct sq_wr *wr, uin
 	return !overlap_held(qp, wr, end);
 }
 
-/* ---- the lead ---- */
+/* ---- messages ---- */
 
-/* Is the WR one to spread, as far as can be said without looking at others? */
-static bool order_spreadable(struct bond_qp *qp, const struct sq_wr *wr)
+/* Does anything older than the piece's WR that is under way on another path touch these bytes? */
+static bool older_touches(const struct bond_qp *qp, uint32_t seq, uint64_t raddr, uint64_t len)
 {
-	if (!qp->spreading || qp->npaths < 2 || qp->doubt_left || wr->len < qp->stripe_above ||
-	    wr->len > BOND_MAX_MSG || wr->send_flags & IBV_SEND_INLINE)
-		return false;
-	if (wr->opcode == IBV_WR_RDMA_READ)
-		return !qp->sync_left;
-	return wr->opcode == IBV_WR_RDMA_WRITE;
+	unsigned int i;
+	uint32_t at;
+
+	for (i = 1; i < qp->npaths_made; i++)
+		for (at = qp->path[i].head; at != qp->path[i].tail; at++) {
+			const struct piece *piece = &qp->path[i].ring[at & qp->path[i].mask];
+
+			if ((int32_t)(piece->seq - seq) < 0 &&
+			    ranges_meet(raddr, len, piece->raddr, piece->len))
+				return true;
+		}
+	return false;
 }
+
+static void tail_send(struct bond_qp *qp, uint32_t seq, struct path *path, uint32_t rkey);
+
+bool tails_release(struct bond_qp *qp, uint32_t seq)
+{
+	while (order_holds(qp)) {
+		const struct hold *hold = &qp->hold[qp->hold_head & qp->sq_mask];
+		struct sq_wr *wr = &qp->sq[hold->seq & qp->sq_mask];
+
+		if ((int32_t)(hold->seq - seq) >= 0)
+			return true;
+		if (hold->kind != HOLD_TAIL || !order_room(&qp->path[0], 3) ||
+		    older_touches(qp, hold->seq, wr->raddr + wr->len - BOND_TAIL_BYTES,
+				  BOND_TAIL_BYTES))
+			return false;
+		tail_send(qp, hold->seq, &qp->path[0], wr->rkey);
+		hold_drop(qp, qp->hold_head);
+	}
+	return true;
+}
+
+/* ---- the lead ---- */
 
 /* Is a tail of an older WR still held? What goes to the lead goes behind it. */
 static bool held_before(const struct bond_qp *qp, uint32_t seq)
@@ -125,8 +147,7 @@ static bool held_before(const struct bond_qp *qp, uint32_t seq)
 	       (int32_t)(qp->hold[qp->hold_head & qp->sq_mask].seq - seq) < 0;
 }
 
-/* May a WR go to the lead as a whole, given what is under way on other paths? */
-static bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr,
+bool order_lead_may_go(struct bond_qp *qp, uint32_t seq, const struct sq_wr *wr,
 			      bool doubt)
 {
 	bool sized = wr->opcode == IBV_WR_RDMA_WRITE || wr->opcode == IBV_WR_RDMA_READ;
@@ -157,8 +178,16 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 
 	/* Nothing passes a fence, on whatever path. */
 	doubt |= qp->spreading && wr->send_flags & IBV_SEND_FENCE;
-	if (!order_lead_may_go(qp, seq, wr, doubt))
+	if (order_notifies(qp, wr) && off_lead_before(qp, seq)) {
+		if (!notify_may(qp) || !tails_release(qp, seq))
+			return START_WAIT;
+		notify_send(qp, seq, wr, 0,
+			    wr->send_flags & IBV_SEND_SOLICITED ? NOTIFY_SOLICITED : 0);
+	} else if (!order_lead_may_go(qp, seq, wr, doubt)) {
 		return START_WAIT;
+	}
+	if (opcode_is_message(wr->opcode))
+		qp->messages++;
 	piece = path_append(lead);
 	*piece = (struct piece){ .raddr = wr->raddr, .seq = seq, .len = wr->len,
 				 .rkey = wr->rkey, .flags = PIECE_WHOLE };
@@ -190,144 +219,6 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 	return START_DONE;
 }
 
-/* ---- spreading ---- */
-
-/* Will the local side of the WR stand, on every member? */
-static bool lkeys_good(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq)
-{
-	return lkey_check(&qp->bctx->lkeys, sq_sges(qp, seq), wr->num_sge, qp->pd_id,
-			  wr->opcode == IBV_WR_RDMA_READ, qp->bctx->nmembers);
-}
-
-/* The rkey of each path; false: not all known (yet). */
-static bool spread_keys(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq, uint32_t *rkey)
-{
-	uint32_t access = wr->opcode == IBV_WR_RDMA_READ ? IBV_ACCESS_REMOTE_READ :
-							   IBV_ACCESS_REMOTE_WRITE;
-	struct rkey_region region;
-	unsigned int i;
-
-	if (!rkey_find(&qp->rkeys, wr->rkey, &region)) {
-		bond_peer_key_ask(qp, wr->rkey);
-		qp->stats.no_key++;
-		return false;
-	}
-	if (!rkey_allows(&region, wr->raddr, wr->len, access) ||
-	    !(qp->peer_access & access) || !lkeys_good(qp, wr, seq))
-		return false;
-	rkey[0] = wr->rkey;
-	for (i = 1; i < qp->npaths; i++) {
-		if (qp->path[i].broken)
-			continue;
-		if (qp->path[i].peer_member >= region.nkeys)
-			return false;
-		rkey[i] = region.key[qp->path[i].peer_member];
-	}
-	return true;
-}
-
-/*
- * Room for @n pieces, and beyond them for as many WRs as the application may post: the short way
- * through post does not look.
- */
-static bool order_room(const struct path *path, unsigned int n)
-{
-	return path_room(path) > path->qp->sq_mask + n;
-}
-
-static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
-			const struct plan_piece *cut, unsigned int n)
-{
-	unsigned int i;
-
-	for (i = 0; i < n; i++) {
-		/* Room for all that this WR could put there. */
-		if (!order_room(&qp->path[cut[i].path], n))
-			return false;
-		if (wr->opcode == IBV_WR_RDMA_READ &&
-		    overlap_local(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
-			return false;
-	}
-	return true;
-}
-
-static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
-			  const struct plan_piece *cut, unsigned int n, const uint32_t *rkey)
-{
-	uint64_t now = clock_ns();
-	unsigned int i;
-
-	for (i = 0; i < n; i++) {
-		struct path *path = &qp->path[cut[i].path];
-		struct piece *piece = path_append(path);
-
-		*piece = (struct piece){ .raddr = wr->raddr + cut[i].off, .seq = seq,
-					 .len = cut[i].len, .off = cut[i].off, .rkey = rkey[cut[i].path],
-					 .flags = PIECE_DUE };
-		order_posted(qp, wr, piece, path, now);
-	}
-	wr->left = n;
-}
-
-/* Nothing is in flight that could be heard of; see spread_wait(). */
-static bool drained(const struct bond_qp *qp)
-{
-	return !qp->off_lead && !qp->lead_due;
-}
-
-/*
- * Something is in the way. As long as pieces are in flight that will be heard of, wait for those.
- * What is left then is on the lead, perhaps unsignalled for ever, but there everything is in order:
- * so the WR follows it there.
- */
-static enum start spread_wait(const struct bond_qp *qp)
-{
-	return drained(qp) ? START_LEAD : START_WAIT;
-}
-
-static enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
-{
-	struct plan_piece cut[PLAN_MAX_PIECES];
-	struct plan_op op = { .raddr = wr->raddr, .len = wr->len,
-			      .want_tail = wr->opcode == IBV_WR_RDMA_WRITE &&
-					   qp->ordering != CONFIG_ORDERING_COMPLETION };
-	uint32_t rkey[BOND_MAX_PATHS];
-	unsigned int i, n = 0;
-
-	/* The NIC knows when its own READs are done; an unsignalled one nobody else hears of. */
-	if (wr->send_flags & IBV_SEND_FENCE && order_oldest(qp) != seq)
-		return START_LEAD;
-	/* Nor may it be ahead of an atomic, whose end is heard of. A READ is not spread then at all. */
-	if (qp->atomics_left)
-		return START_WAIT;
-	/* A bad key fails behind all that is older and ahead of all that is younger, if it fails. */
-	if (!spread_keys(qp, wr, seq, rkey))
-		return START_DOUBT;
-	if (overlap_lead(qp, wr))
-		return START_LEAD;
-	switch (plan_cut(&op, qp->slots, &qp->sched, clock_ns(), cut, 2 * qp->npaths + 2, &n)) {
-	case PLAN_OK:
-		break;
-	case PLAN_WAIT:
-		return spread_wait(qp);
-	case PLAN_REBALANCE:
-		/* Where nothing is to come that could end the wait, do not begin it. */
-		return drained(qp) ? START_LEAD : START_DRAIN;
-	}
-	if (!spread_fits(qp, wr, seq, cut, n))
-		return spread_wait(qp);
-	spread_pieces(qp, wr, seq, cut, n, rkey);
-	qp->stats.spread++;
-	if (op.want_tail) {
-		wr->left++;
-		wr->flags |= WR_TAIL;
-	}
-	for (i = 0; i < qp->npaths; i++)
-		if (path_backlog(&qp->path[i]))
-			path_push(&qp->path[i]);
-	return START_DONE;
-}
-
 /*
  * A large message may find no receive, or one that is too small: what is behind it should not be
  * executed then. Small ones may be refused too, but are too frequent in front of large WRITEs.
@@ -346,14 +237,28 @@ static enum start order_start(struct bond_qp *qp, uint32_t seq)
 
 	if (order_spreadable(qp, wr))
 		start = order_spread(qp, seq, wr);
-	else if (wr_may_bounce(qp, wr))
+	else if (order_is_flush(qp, wr))
+		start = order_flush(qp, seq, wr);
+	if (start == START_LEAD && wr_may_bounce(qp, wr))
 		start = START_DOUBT;
 	if (start == START_LEAD || start == START_DOUBT)
 		start = order_lead(qp, seq, wr, start == START_DOUBT);
 	return start;
 }
 
-void order_submit(struct bond_qp *qp, uint32_t seq)
+/* The member refused it at once, as a NIC does some WRs: so does bond0. */
+static int submit_undo(struct bond_qp *qp, const struct sq_wr *wr)
+{
+	int err = qp->refused;
+
+	qp->refused = 0;
+	path_unappend(&qp->path[0]);
+	if (opcode_is_message(wr->opcode))
+		qp->messages--;
+	return err;
+}
+
+int order_submit(struct bond_qp *qp, uint32_t seq)
 {
 	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
 	enum start start = START_WAIT;
@@ -361,10 +266,17 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 	wr->left = 1;
 	if (unlikely(qp->error)) {
 		order_refuse(qp, seq);
-		return;
+		return 0;
 	}
-	if (!order_holds(qp) || (!qp->hold_blockers && order_may_pass(qp, wr, qp->hold_tail)))
+	if (!order_holds(qp) ||
+	    (!qp->hold_blockers &&
+	     (order_may_pass(qp, wr, qp->hold_tail) || order_notifies(qp, wr)))) {
+		qp->submitting = true;
 		start = order_start(qp, seq);
+		qp->submitting = false;
+		if (unlikely(qp->refused))
+			return submit_undo(qp, wr);
+	}
 	if (start != START_DONE)
 		qp->stats.held++;
 	if (start == START_DRAIN)
@@ -380,6 +292,7 @@ void order_submit(struct bond_qp *qp, uint32_t seq)
 		order_fence(qp);
 		bond_qp_attention(qp);
 	}
+	return 0;
 }
 
 /*
@@ -407,40 +320,49 @@ static struct path *tail_path(struct bond_qp *qp, const struct sq_wr *wr, uint32
 	return NULL;
 }
 
-static enum start release_tail(struct bond_qp *qp, uint32_t seq)
+static void tail_send(struct bond_qp *qp, uint32_t seq, struct path *path, uint32_t rkey)
 {
 	struct sq_wr *wr = &qp->sq[seq & qp->sq_mask];
-	uint32_t off = wr->len - BOND_TAIL_BYTES, rkey;
-	struct path *path = tail_path(qp, wr, &rkey);
-	struct piece *piece;
+	uint32_t off = wr->len - BOND_TAIL_BYTES;
+	struct piece *piece = path_append(path);
 
-	/* Its own body, and all before it, off the lead. */
-	if (!path || off_lead_before(qp, seq + 1) || !order_room(path, 1))
-		return START_WAIT;
-	piece = path_append(path);
 	*piece = (struct piece){ .raddr = wr->raddr + off, .seq = seq, .len = BOND_TAIL_BYTES,
 				 .off = off, .rkey = rkey, .flags = PIECE_TAIL | PIECE_DUE };
 	wr->flags &= ~WR_TAIL;
 	order_posted(qp, wr, piece, path, clock_ns());
 	path_push(path);
+}
+
+static enum start release_tail(struct bond_qp *qp, uint32_t seq)
+{
+	uint32_t rkey;
+	struct path *path = tail_path(qp, &qp->sq[seq & qp->sq_mask], &rkey);
+
+	/* Its own body, and all before it, off the lead. */
+	if (!path || off_lead_before(qp, seq + 1) || !order_room(path, 1))
+		return START_WAIT;
+	tail_send(qp, seq, path, rkey);
 	return START_DONE;
 }
 
 static enum start release_one(struct bond_qp *qp, const struct hold *hold, uint32_t at)
 {
+	const struct sq_wr *wr;
+
 	switch ((enum hold_kind)hold->kind) {
 	case HOLD_TAIL:
 		/* In order among themselves. */
 		return at == qp->hold_head ? release_tail(qp, hold->seq) : START_WAIT;
 	case HOLD_DRAIN:
-		if (!drained(qp))
+		if (!order_drained(qp))
 			return START_DRAIN;
 		break;
 	case HOLD_NONE:
 		return START_DONE;
 	case HOLD_WR:
-		if (at != qp->hold_head &&
-		    !order_may_pass(qp, &qp->sq[hold->seq & qp->sq_mask], at))
+		/* Only tails are before it. */
+		wr = &qp->sq[hold->seq & qp->sq_mask];
+		if (at != qp->hold_head && !order_may_pass(qp, wr, at) && !order_notifies(qp, wr))
 			return START_WAIT;
 		break;
 	}

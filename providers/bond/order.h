@@ -11,8 +11,11 @@
 
 #include "bond.h"
 
-/* A new WR, saved in sq[seq], the youngest. */
-void order_submit(struct bond_qp *qp, uint32_t seq);
+/*
+ * A new WR, saved in sq[seq], the youngest. 0, or what the member answered that refused it: then
+ * nothing has happened to it, and the caller takes it back.
+ */
+int order_submit(struct bond_qp *qp, uint32_t seq);
 /* Something was acknowledged: let go what waited for it. */
 void order_release(struct bond_qp *qp);
 /* What is held will never go: its completions say so. */
@@ -28,12 +31,22 @@ void order_fail(struct bond_qp *qp, uint32_t seq, enum ibv_wc_status status, uin
 void order_fence(struct bond_qp *qp);
 /* A beacon came back: if it is the last, all that was in flight on @path has been heard of. */
 void order_beacon(struct path *path, uint32_t id);
+/* A piece that the scheduler counts went into a path's queue. */
+void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piece,
+		  struct path *path, uint64_t now_ns);
 /* The oldest WR that is not done; sq_tail: none. */
 uint32_t order_oldest(const struct bond_qp *qp);
 
 static inline bool order_holds(const struct bond_qp *qp)
 {
 	return qp->hold_head != qp->hold_tail;
+}
+
+/* Does it consume a receive at the peer? */
+static inline bool opcode_is_message(unsigned int opcode)
+{
+	return opcode == IBV_WR_SEND || opcode == IBV_WR_SEND_WITH_IMM ||
+	       opcode == IBV_WR_SEND_WITH_INV || opcode == IBV_WR_RDMA_WRITE_WITH_IMM;
 }
 
 static inline bool opcode_is_atomic(unsigned int opcode)

@@ -90,12 +90,6 @@ void overlap_sub(struct bond_qp *qp, const struct sq_wr *wr, const struct piece 
 		slot_sub(qp->local_slots, w.addr, w.len);
 }
 
-/* By last bytes, so that a range may end with the address space. */
-static bool ranges_meet(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
-{
-	return a_len && b_len && a <= b + (b_len - 1) && b <= a + (a_len - 1);
-}
-
 bool overlap_lead(const struct bond_qp *qp, const struct sq_wr *wr)
 {
 	const struct path *lead = &qp->path[0];
@@ -105,7 +99,8 @@ bool overlap_lead(const struct bond_qp *qp, const struct sq_wr *wr)
 		const struct piece *piece = &lead->ring[i & lead->mask];
 		const struct sq_wr *other = &qp->sq[piece->seq & qp->sq_mask];
 
-		if (!(piece->flags & PIECE_TRACKED) &&
+		/* Our own, and an immediate without data, touch nothing of the application's. */
+		if (!(piece->flags & (PIECE_TRACKED | PIECE_HEADER | PIECE_IMM)) &&
 		    ranges_meet(wr->raddr, wr->len, other->raddr, wr_remote_len(other)))
 			return true;
 	}

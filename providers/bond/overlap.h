@@ -12,6 +12,12 @@
 
 #include "bond.h"
 
+/* By last bytes, so that a range may end with the address space. */
+static inline bool ranges_meet(uint64_t a, uint64_t a_len, uint64_t b, uint64_t b_len)
+{
+	return a_len && b_len && a <= b + (b_len - 1) && b <= a + (a_len - 1);
+}
+
 /* How many bytes at its remote address a WR touches. */
 uint32_t wr_remote_len(const struct sq_wr *wr);
 

@@ -89,6 +89,7 @@ void pair_describe(struct bond_qp *qp, struct wire_qp_desc *desc)
 	desc->access_flags = qp->attr.qp_access_flags;
 	desc->max_recv_wr = qp->max_recv_wr;
 	desc->pd_id = qp->pd_id;
+	notify_describe(qp, desc);
 	for (i = 0; i < desc->nmembers; i++) {
 		struct wire_member *member = &desc->members[i];
 		struct ibv_port_attr port;
@@ -167,19 +168,23 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 		     struct wire_path *wire)
 {
 	struct mcq *mcq = bond_cq_member(to_bond_cq(qp->vqp.qp.send_cq), member);
+	struct mcq *recv_mcq = mcq ? bond_cq_member(to_bond_cq(qp->vqp.qp.recv_cq), member) : NULL;
+	uint32_t receives = notify_receives(qp);
 	struct ibv_qp_init_attr attr = {
 		.qp_context = qp, .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = qp->max_send_wr * BOND_SQ_FACTOR + 1, .max_recv_wr = 1,
+		.cap = { .max_send_wr = qp->max_send_wr * BOND_SQ_FACTOR + 1,
+			 .max_recv_wr = receives ? receives : 1,
 			 .max_send_sge = qp->max_send_sge, .max_recv_sge = 1 } };
 	uint32_t deepest = qp->bctx->member[member].attr.orig_attr.max_qp_wr;
 	struct ibv_qp *mqp;
 	int err;
 
-	if (!mcq)
+	if (!recv_mcq)
 		return errno ? errno : ENOMEM;
 	if (attr.cap.max_send_wr > deepest)
 		attr.cap.max_send_wr = deepest;
-	attr.send_cq = attr.recv_cq = mcq->cq;
+	attr.send_cq = mcq->cq;
+	attr.recv_cq = recv_mcq->cq;
 	mqp = ibv_create_qp(bond_pd_real(qp->vqp.qp.pd)->mpd[member], &attr);
 	if (!mqp)
 		return errno ? errno : ENOMEM;
@@ -190,6 +195,10 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 			qp->path[0].mask + 1);
 	if (err)
 		goto err_destroy_mqp;
+	qp->path[i].recv_mcq = recv_mcq;
+	err = notify_post_receives(&qp->path[i]);
+	if (err)
+		goto err_close_path;
 	err = bond_member_set_path(qp->bctx, member, mqp->qp_num, &qp->path[i]);
 	if (err)
 		goto err_close_path;
@@ -210,6 +219,7 @@ err_destroy_mqp:
 	return err;
 }
 
+/* A marker may find no receive for a while; the lead says when it is time to give up. */
 static int path_rts(struct bond_qp *qp, struct path *path)
 {
 	const struct bond_config *cfg = qp->bctx->cfg;
@@ -217,7 +227,7 @@ static int path_rts(struct bond_qp *qp, struct path *path)
 		.qp_state = IBV_QPS_RTS, .sq_psn = path->psn,
 		.timeout = cfg->timeout != CONFIG_AUTO ? cfg->timeout : qp->attr.timeout,
 		.retry_cnt = cfg->retry_cnt != CONFIG_AUTO ? cfg->retry_cnt : qp->attr.retry_cnt,
-		.rnr_retry = qp->attr.rnr_retry, .max_rd_atomic = qp->attr.max_rd_atomic };
+		.rnr_retry = BOND_RNR_FOREVER, .max_rd_atomic = qp->attr.max_rd_atomic };
 
 	return ibv_modify_qp(path->mqp, &attr,
 			     IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
@@ -270,6 +280,17 @@ static int path_connect(struct bond_qp *qp, struct path *path, const struct wire
 	return 0;
 }
 
+/* By the address that the application gave: its own, and its own number. */
+static bool qp_is_own_peer(struct bond_qp *qp)
+{
+	const struct ibv_ah_attr *ah = &qp->attr.ah_attr;
+	struct ibv_gid_entry own;
+
+	return qp->attr.dest_qp_num == qp->vqp.qp.qp_num &&
+	       !ibv_query_gid_ex(bond_primary(qp->bctx), BOND_PORT, ah->grh.sgid_index, &own, 0) &&
+	       !memcmp(own.gid.raw, ah->grh.dgid.raw, sizeof(own.gid.raw));
+}
+
 static bool qp_is_dead(struct bond_qp *qp)
 {
 	bool dead;
@@ -282,7 +303,7 @@ static bool qp_is_dead(struct bond_qp *qp)
 
 static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 {
-	bool busy = false;
+	bool busy = false, own = qp_is_own_peer(qp);
 	unsigned int i;
 
 	if (!peer->nmembers)
@@ -292,6 +313,7 @@ static int pair_begin(struct bond_qp *qp, const struct wire_qp_desc *peer)
 		return ECANCELED;
 	bond_lock(&qp->sq_lock);
 	qp->peer_access = peer->access_flags;
+	qp->to_itself = own;
 	/* An earlier pairing's work has to end first. */
 	for (i = 1; i < qp->npaths_made; i++)
 		busy |= qp->path[i].head != qp->path[i].tail;
@@ -330,6 +352,7 @@ static int pair_slots(struct bond_qp *qp)
 		qp->slots = calloc(1, sizeof(*qp->slots));
 	if (!qp->local_slots)
 		qp->local_slots = calloc(1, sizeof(*qp->local_slots));
+	notify_open(qp);
 	return qp->slots && qp->local_slots ? 0 : ENOMEM;
 }
 
@@ -345,6 +368,7 @@ int pair_lead(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire_q
 		return err;
 	pair_describe(qp, mine);
 	n = mine->nmembers > peer->nmembers ? mine->nmembers : peer->nmembers;
+	notify_peer(qp, peer);
 	n *= qp->bctx->cfg->qps_per_member;
 	if (n > BOND_MAX_PATHS)
 		n = BOND_MAX_PATHS;
@@ -378,6 +402,7 @@ int pair_follow(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire
 	if (err)
 		return err;
 	pair_describe(qp, mine);
+	notify_peer(qp, peer);
 	path_zero(qp, &mine->paths[0]);
 	*ok_mask = 1;
 	for (i = 1; i < n; i++) {
@@ -408,6 +433,7 @@ int pair_answer(struct bond_qp *qp, const struct wire_qp_desc *peer, uint32_t *o
 	*ok_mask = 1;
 	if (qp_is_dead(qp))
 		return ECANCELED;
+	notify_peer(qp, peer);
 	for (i = 1; i < qp->npaths_made && i < peer->npaths; i++) {
 		const struct wire_path *wire = &peer->paths[i];
 
@@ -521,6 +547,7 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 	if (made == 1)
 		return;
 	paths_log(qp);
+	notify_end(qp);
 	/* Whoever polls must be done with a path before its QP goes. */
 	bond_lock(&qp->sq_lock);
 	qp->npaths = qp->npaths_made = 1;
@@ -530,6 +557,8 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 			bond_member_set_path(qp->bctx, qp->path[i].member,
 					     qp->path[i].mqp->qp_num, NULL);
 	bond_cq_forget_paths(to_bond_cq(qp->vqp.qp.send_cq));
+	if (qp->vqp.qp.recv_cq != qp->vqp.qp.send_cq)
+		bond_cq_forget_paths(to_bond_cq(qp->vqp.qp.recv_cq));
 	for (i = 1; i < made; i++)
 		if (qp->path[i].mqp)
 			ibv_destroy_qp(qp->path[i].mqp);

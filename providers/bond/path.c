@@ -83,16 +83,28 @@ static void push_wr(struct push *push, struct path *path, uint32_t index)
 	const struct piece *piece = &path->ring[index & path->mask];
 	const struct sq_wr *wr = &path->qp->sq[piece->seq & path->qp->sq_mask];
 	struct ibv_send_wr *to = &push->wr[push->nwr];
-	bool ok = push_sges(push, path, piece, wr);
+	bool ok;
 
 	to->wr_id = index;
 	to->next = NULL;
+	if (push->nwr)
+		push->wr[push->nwr - 1].next = to;
+	if (unlikely(piece->flags & (PIECE_MARK | PIECE_HEADER))) {
+		notify_fill(path, piece, to, &push->sge[push->nsge]);
+		push->nsge += to->num_sge;
+		push->nwr++;
+		return;
+	}
+	ok = push_sges(push, path, piece, wr);
 	to->opcode = wr->opcode;
+	/* Data that is spread is told of by an immediate of its own. */
+	if (wr->opcode == IBV_WR_RDMA_WRITE_WITH_IMM && !(piece->flags & (PIECE_WHOLE | PIECE_IMM)))
+		to->opcode = IBV_WR_RDMA_WRITE;
 	to->send_flags = wr->send_flags;
 	if (piece->flags & PIECE_DUE)
 		to->send_flags |= IBV_SEND_SIGNALED;
 	/* Only a whole WR is behind everything that it follows; a part was let go by order.c. */
-	if (!(piece->flags & PIECE_WHOLE))
+	if (!(piece->flags & (PIECE_WHOLE | PIECE_IMM)))
 		to->send_flags &= ~(unsigned int)(IBV_SEND_FENCE | IBV_SEND_SOLICITED);
 	to->imm_data = wr->imm;
 	if (wr->opcode == IBV_WR_ATOMIC_CMP_AND_SWP || wr->opcode == IBV_WR_ATOMIC_FETCH_AND_ADD) {
@@ -110,8 +122,6 @@ static void push_wr(struct push *push, struct path *path, uint32_t index)
 		push->sge[push->nsge++] = (struct ibv_sge){ .length = piece->len };
 		to->num_sge = 1;
 	}
-	if (push->nwr)
-		push->wr[push->nwr - 1].next = to;
 	push->nwr++;
 }
 
@@ -168,6 +178,14 @@ static void path_unpost(struct path *path, unsigned int count)
 	}
 }
 
+static bool path_refused_youngest(const struct path *path)
+{
+	const struct piece *piece = &path->ring[path->posted & path->mask];
+
+	return path->qp->submitting && path->posted + 1 == path->tail &&
+	       piece->flags & PIECE_WHOLE && piece->seq == path->qp->sq_tail - 1;
+}
+
 void path_push(struct path *path)
 {
 	struct push push;
@@ -183,8 +201,10 @@ void path_push(struct path *path)
 		done = push_post(path, &push, &err);
 		path_unpost(path, push.nwr - done);
 	}
-	/* Refused for good: a NIC would have completed it in error. */
-	if (err && err != ENOMEM)
+	/* Refused for good: the caller is told, or, of what waited, a completion in error tells. */
+	if (err && err != ENOMEM && path_refused_youngest(path))
+		path->qp->refused = err;
+	else if (err && err != ENOMEM)
 		order_fail(path->qp, path->ring[path->posted & path->mask].seq,
 			   IBV_WC_LOC_QP_OP_ERR, 0);
 	/* Full, or its CQ is: a completion or the next tick tries again. */
@@ -230,6 +250,13 @@ static void piece_done(struct path *path, struct piece *piece, bool posted,
 		}
 	}
 	wr->left--;
+}
+
+void path_unappend(struct path *path)
+{
+	piece_done(path, &path->ring[--path->tail & path->mask], false, IBV_WC_SUCCESS, 0);
+	if (!path->index && !path_backlog(path))
+		path->qp->busy &= ~BUSY_BACKLOG;
 }
 
 void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, uint32_t vendor_err)

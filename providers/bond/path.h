@@ -38,6 +38,8 @@ int path_open(struct path *path, struct bond_qp *qp, unsigned int index, unsigne
 void path_close(struct path *path);
 /* Posts what waits, as far as the member takes it. */
 void path_push(struct path *path);
+/* Takes back the youngest piece, which the member has not seen. */
+void path_unappend(struct path *path);
 /* The piece at @index is done with @status, and with it, successfully, all before it. */
 void path_retire(struct path *path, uint32_t index, enum ibv_wc_status status, uint32_t vendor_err);
 /*

@@ -38,10 +38,8 @@ static const uint8_t wc_opcode[] = {
 /* Skips what is done and not to be reported; is the next one to be? sq_lock held. */
 static inline bool qp_reportable(struct bond_qp *qp)
 {
-	if ((int32_t)(qp->sq_scan - qp->sq_head) < 0)
-		qp->sq_scan = qp->sq_head;
-	for (; qp->sq_scan != qp->sq_tail; qp->sq_scan++) {
-		const struct sq_wr *wr = &qp->sq[qp->sq_scan & qp->sq_mask];
+	for (; qp->sq_head + qp->sq_silent != qp->sq_tail; qp->sq_silent++) {
+		const struct sq_wr *wr = &qp->sq[(qp->sq_head + qp->sq_silent) & qp->sq_mask];
 
 		if (wr->left)
 			return false;
@@ -69,10 +67,11 @@ static enum ibv_wc_status __attribute__((noinline)) report_error(struct bond_qp 
 
 static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 {
-	const struct sq_wr *wr = &qp->sq[qp->sq_scan++ & qp->sq_mask];
+	const struct sq_wr *wr = &qp->sq[(qp->sq_head + qp->sq_silent) & qp->sq_mask];
 
 	/* The silent ones before it have their room back only now, as on a NIC. */
-	qp->sq_head = qp->sq_scan;
+	qp->sq_head += qp->sq_silent + 1;
+	qp->sq_silent = 0;
 	wc->wr_id = wr->wr_id;
 	wc->status = unlikely(wr->status) ? report_error(qp, wr->status) : IBV_WC_SUCCESS;
 	wc->opcode = wc_opcode[wr->opcode];
@@ -85,7 +84,7 @@ static inline void qp_report(struct bond_qp *qp, struct ibv_wc *wc)
 void bond_cq_ready(struct bond_cq *cq, struct bond_qp *qp)
 {
 	if (qp->error)
-		cq->failed = true;
+		cq->urgent = true;
 	if (qp->on_ready)
 		return;
 	qp->on_ready = true;
@@ -113,7 +112,7 @@ static int ready_report(struct bond_cq *cq, int num_entries, struct ibv_wc *wc)
 	}
 	if (!cq->ready) {
 		cq_rest_clear(cq, CQ_REST_READY);
-		cq->failed = false;
+		cq->urgent = false;
 	}
 	return n;
 }
@@ -155,7 +154,7 @@ static void send_done_slow(struct path *path, const struct ibv_wc *wc)
 
 /*
  * The short way back, for a piece of the short way that is the oldest on the lead and of the oldest
- * WR. The member's completion is the application's but for the wr_id. A success of an unsignalled
+ * WR, before which none can be silent. The member's completion is the application's but for the wr_id. A success of an unsignalled
  * WR has no completion, a receive's wr_id has a high bit, and nothing else is in use while busy is
  * zero: so little has to be asked.
  */
@@ -170,29 +169,27 @@ static inline bool send_done_short(struct path *path, struct bond_qp *qp, struct
 	path->head = head + 1;
 	wc->wr_id = qp->sq[seq & qp->sq_mask].wr_id;
 	qp->sq_head = seq + 1;
-	/* Left behind, it would be ahead after 2^31 WRs. */
-	qp->sq_scan = seq + 1;
 	return true;
 }
 
-/* false: stale, from before a RESET. */
+/* false: stale, from before a RESET, or held until markers come. */
 static bool recv_done(struct bond_qp *qp, struct ibv_wc *wc)
 {
 	uint32_t index = (uint32_t)wc->wr_id;
-	bool fresh;
+	bool go;
 
 	if (unlikely(qp->vqp.qp.srq)) {
 		wc->wr_id = bond_srq_complete(to_bond_srq(qp->vqp.qp.srq), wc->wr_id);
 		return true;
 	}
 	bond_lock(&qp->rq_lock);
-	fresh = index - qp->rq_head < qp->rq_tail - qp->rq_head;
-	if (likely(fresh)) {
+	go = index - qp->notify.rx_seen < qp->rq_tail - qp->notify.rx_seen;
+	if (likely(go)) {
 		wc->wr_id = qp->rq[index & qp->rq_mask];
-		qp->rq_head = index + 1;
+		go = notify_received(qp, wc, index);
 	}
 	bond_unlock(&qp->rq_lock);
-	return fresh;
+	return go;
 }
 
 static bool wc_handle_plain(struct bond_qp *qp, struct ibv_wc *wc)
@@ -228,8 +225,19 @@ static bool __attribute__((noinline)) wc_handle_long(struct bond_cq *cq, struct 
 {
 	if (path->qp->kind != BOND_QP_RC)
 		return wc_handle_plain(path->qp, wc);
-	if (wc->wr_id & BOND_WRID_RECV)
-		return recv_done(path->qp, wc);
+	if (wc->wr_id & BOND_WRID_RECV) {
+		if (path->index) {
+			notify_marked(cq, path, wc);
+			return false;
+		}
+		if (!recv_done(path->qp, wc))
+			return false;
+		/* What was held and is free now is ahead of it. */
+		if (!emit || cq->soft_head == cq->soft_tail)
+			return true;
+		bond_cq_soft(cq, wc);
+		return false;
+	}
 	return send_done(cq, path, wc, emit);
 }
 
@@ -313,7 +321,7 @@ static int __attribute__((noinline)) poll_taken(struct bond_cq *cq, int n, struc
 	return n;
 }
 
-static void soft_push(struct bond_cq *cq, const struct ibv_wc *wc)
+void bond_cq_soft(struct bond_cq *cq, const struct ibv_wc *wc)
 {
 	cq->soft[cq->soft_tail++ & cq->soft_mask] = *wc;
 	cq_rest_set(cq, CQ_REST_SOFT);
@@ -348,7 +356,7 @@ static void mcq_drain(struct bond_cq *cq, struct mcq *mcq, struct bond_member *m
 		n = ibv_poll_cq(mcq->cq, room < MEMBER_BATCH ? (int)room : MEMBER_BATCH, wc);
 		for (i = 0; i < n; i++)
 			if (wc_handle(cq, mcq, member, &wc[i], false))
-				soft_push(cq, &wc[i]);
+				bond_cq_soft(cq, &wc[i]);
 	} while (n == MEMBER_BATCH);
 }
 
@@ -394,12 +402,12 @@ static int __attribute__((noinline)) poll_rest(struct bond_cq *cq, int num_entri
 	unsigned int i;
 	int n;
 
-	n = soft_report(cq, num_entries, wc);
 	for (i = 1; i < cq_nmcqs(cq); i++)
 		if (mcq_cq(&cq->mcq[i]) && mcq_due(&cq->mcq[i]))
 			mcq_drain(cq, &cq->mcq[i], &cq->bctx->member[i]);
 	if (atomic_load_explicit(&cq->rest, memory_order_relaxed) & CQ_REST_ATTENTION)
 		attention_take(cq);
+	n = soft_report(cq, num_entries, wc);
 	return n + ready_report(cq, num_entries - n, wc + n);
 }
 

@@ -30,19 +30,20 @@ enum op_info {
 	OP_ATOMIC = 1 << 2,		/* wr.atomic counts */
 	OP_NO_INLINE = 1 << 3,
 	OP_BIND = 1 << 4,
+	OP_MESSAGE = 1 << 5,		/* consumes a receive */
 };
 
 static const uint8_t op_info[] = {
 	[IBV_WR_RDMA_WRITE] = OP_OK | OP_ADDR,
-	[IBV_WR_RDMA_WRITE_WITH_IMM] = OP_OK | OP_ADDR,
-	[IBV_WR_SEND] = OP_OK,
-	[IBV_WR_SEND_WITH_IMM] = OP_OK,
+	[IBV_WR_RDMA_WRITE_WITH_IMM] = OP_OK | OP_ADDR | OP_MESSAGE,
+	[IBV_WR_SEND] = OP_OK | OP_MESSAGE,
+	[IBV_WR_SEND_WITH_IMM] = OP_OK | OP_MESSAGE,
 	[IBV_WR_RDMA_READ] = OP_OK | OP_ADDR | OP_NO_INLINE,
 	[IBV_WR_ATOMIC_CMP_AND_SWP] = OP_OK | OP_ATOMIC | OP_NO_INLINE,
 	[IBV_WR_ATOMIC_FETCH_AND_ADD] = OP_OK | OP_ATOMIC | OP_NO_INLINE,
 	[IBV_WR_LOCAL_INV] = OP_OK,
 	[IBV_WR_BIND_MW] = OP_OK | OP_BIND,
-	[IBV_WR_SEND_WITH_INV] = OP_OK,
+	[IBV_WR_SEND_WITH_INV] = OP_OK | OP_MESSAGE,
 };
 
 /* WRs on the short way that are not posted yet. */
@@ -141,8 +142,10 @@ static int post_saved(struct bond_qp *qp, const struct ibv_send_wr *wr)
 	if (op_info[wr->opcode] & OP_BIND)
 		return EOPNOTSUPP;
 	wr_save(qp, wr_take(qp, wr, len, qp->sq_sig_all * IBV_SEND_SIGNALED), wr);
-	order_submit(qp, qp->sq_tail - 1);
-	return 0;
+	ret = order_submit(qp, qp->sq_tail - 1);
+	if (unlikely(ret))
+		qp->sq_tail--;
+	return ret;
 }
 
 /* Back out of the last @count WRs of the short way. */
@@ -157,6 +160,8 @@ static void short_undo(struct bond_qp *qp, unsigned int count)
 		if (piece->flags & PIECE_SYNC)
 			qp->sync_left--;
 		qp->sq_tail--;
+		if (opcode_is_message(qp->sq[qp->sq_tail & qp->sq_mask].opcode))
+			qp->messages--;
 	}
 }
 
@@ -259,6 +264,8 @@ static int post_chain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_sen
 				   offsetof(struct ibv_send_wr, qp_type));
 			if (opcode_is_sync(wr->opcode))
 				short_take_sync(qp);
+			if (op_info[wr->opcode] & OP_MESSAGE)
+				qp->messages++;
 			batch.wr[batch.n].next = &batch.wr[batch.n + 1];
 			batch.from[batch.n++] = wr;
 			if (batch.n < POST_BATCH)
@@ -331,6 +338,9 @@ int bond_post_send(struct ibv_qp *ibqp, struct ibv_send_wr *wr, struct ibv_send_
 	if (likely(short_fits(qp, wr))) {
 		short_take(qp, wr, &copy, wr->sg_list->length, 0,
 			   offsetof(struct ibv_send_wr, wr.rdma.rkey) + sizeof(uint64_t));
+		/* Of those on this way all others are messages. */
+		if (wr->opcode != IBV_WR_RDMA_WRITE)
+			qp->messages++;
 		ret = ibv_post_send(qp->path[0].mqp, &copy, &bad);
 		if (unlikely(ret || bad))
 			ret = short_refused(qp, wr, ret, bad_wr);

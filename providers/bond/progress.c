@@ -115,17 +115,19 @@ static bool tick_qp(struct bond_qp *qp)
 /* News that no member's completion brings, and members' CQs that came after the arming. */
 static bool tick_cq(struct bond_cq *cq)
 {
-	bool news = atomic_load(&cq->rest) & CQ_REST_ATTENTION;
+	unsigned int rest = atomic_load(&cq->rest);
+	bool due = rest >= CQ_REST_DUE;
 
 	if (!bond_trylock(&cq->lock))
 		return true;
 	bond_cq_arm_new(cq);
-	if (news)
+	if (rest & CQ_REST_ATTENTION || (due && cq->armed)) {
 		bond_cq_progress(cq);
-	if (news && cq->armed)
 		bond_cq_notify_due(cq, false);
+	}
+	due &= cq->armed;
 	bond_unlock(&cq->lock);
-	return false;
+	return due;
 }
 
 static void fired_add(struct mcq *mcq)

@@ -58,7 +58,8 @@ static int member_attr(struct bond_context *bctx, struct bond_qp *qp,
 		mattr->xrcd = to_bond_xrcd(attr->xrcd)->mxrcd;
 	if (attr->qp_type == IBV_QPT_RC) {
 		/* One entry is the beacon's: a queue full of unsignalled WRs still takes the last. */
-		if (attr->cap.max_send_wr >= deepest || attr->cap.max_send_sge > BOND_MAX_SGE)
+		if (attr->cap.max_send_wr > deepest / BOND_SQ_FACTOR ||
+		    attr->cap.max_send_sge > BOND_MAX_SGE)
 			return EINVAL;
 		mattr->cap.max_send_wr = attr->cap.max_send_wr * BOND_SQ_FACTOR + 1;
 		if (mattr->cap.max_send_wr > deepest)
@@ -101,6 +102,7 @@ static void qp_free(struct bond_qp *qp)
 {
 	bond_wr_fini(qp);
 	path_close(&qp->path[0]);
+	notify_close(qp);
 	rkey_forget_all(&qp->rkeys);
 	free(qp->slots);
 	free(qp->local_slots);
@@ -124,8 +126,8 @@ static int qp_init_rc(struct bond_qp *qp, struct ibv_qp *mqp,
 	qp->kind = BOND_QP_RC;
 	qp->busy = BUSY_STATE;
 	qp->sq_sig_all = attr->sq_sig_all;
-	qp->sq_head = qp->sq_scan = qp->sq_tail = BOND_FIRST_SEQ;
-	qp->rq_head = qp->rq_tail = BOND_FIRST_SEQ;
+	qp->sq_head = qp->sq_tail = BOND_FIRST_SEQ;
+	qp->rq_head = qp->rq_tail = qp->notify.rx_seen = BOND_FIRST_SEQ;
 	qp->hold_head = qp->hold_tail = BOND_FIRST_SEQ;
 	qp->pd_id = bond_pd_real(attr->pd)->id;
 	qp->stripe_above = cfg->stripe_above;
@@ -293,8 +295,11 @@ int bond_query_qp(struct ibv_qp *ibqp, struct ibv_qp_attr *attr, int mask,
 		return ret;
 	if (qp->kind == BOND_QP_RC && qp->error && qp->state != IBV_QPS_RESET)
 		attr->qp_state = attr->cur_qp_state = IBV_QPS_ERR;
-	attr->cap = qp->init_attr.cap;
 	*init_attr = qp->init_attr;
+	if (qp->kind == BOND_QP_RC)
+		attr->cap = qp->init_attr.cap;
+	else
+		init_attr->cap = mine.cap;
 	return 0;
 }
 

@@ -117,6 +117,9 @@ static void qp_desc(struct cursor *c, struct wire_qp_desc *desc)
 	u32(c, &desc->access_flags);
 	u32(c, &desc->max_recv_wr);
 	u64(c, &desc->pd_id);
+	u64(c, &desc->ring_addr);
+	u32(c, &desc->ring_rkey);
+	u32(c, &desc->ring_entries);
 	for (int i = 0; i < desc->nmembers && !c->bad; i++) {
 		bytes(c, desc->members[i].gid, sizeof(desc->members[i].gid));
 		u32(c, &desc->members[i].mtu);

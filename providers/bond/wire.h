@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define WIRE_VERSION		2
+#define WIRE_VERSION		3
 #define WIRE_MAGIC		UINT64_C(0x524442306354524c)
 #define WIRE_HEADER_SIZE	8
 #define WIRE_MSG_MAX		2048	/* bytes, header included */
@@ -86,6 +86,10 @@ struct wire_qp_desc {
 	uint32_t access_flags;		/* IBV_ACCESS_* */
 	uint32_t max_recv_wr;
 	uint64_t pd_id;			/* the key domain: which PD of the sender's process */
+	/* Where the receiver may write headers, by the primary's key; 0 entries: nowhere. */
+	uint64_t ring_addr;
+	uint32_t ring_rkey;
+	uint32_t ring_entries;		/* a power of two; an entry: struct notify_header */
 	struct wire_member members[WIRE_MAX_MEMBERS];
 	struct wire_path paths[WIRE_MAX_PATHS];
 };

@@ -46,6 +46,9 @@ static void desc_fill(struct wire_qp_desc *desc)
 	desc->access_flags = (uint32_t)rnd();
 	desc->max_recv_wr = (uint32_t)rnd();
 	desc->pd_id = rnd();
+	desc->ring_addr = rnd();
+	desc->ring_rkey = (uint32_t)rnd();
+	desc->ring_entries = (uint32_t)rnd();
 	for (int i = 0; i < desc->nmembers; i++) {
 		rnd_bytes(desc->members[i].gid, 16);
 		desc->members[i].mtu = (uint32_t)rnd();
@@ -157,8 +160,8 @@ static void every_message_comes_back(void **state)
 /* The layout is a promise to other versions of this program: these bytes must not change. */
 static void layout_stands(void **state)
 {
-	static const uint8_t ping[] = { 2, 6, 0, 0, 0, 0, 0, 16, 1, 2, 3, 4, 5, 6, 7, 8 };
-	static const uint8_t refuse[] = { 2, 5, 0, 0, 0, 0, 0, 12, 0, 0, 0, 4 };
+	static const uint8_t ping[] = { 3, 6, 0, 0, 0, 0, 0, 16, 1, 2, 3, 4, 5, 6, 7, 8 };
+	static const uint8_t refuse[] = { 3, 5, 0, 0, 0, 0, 0, 12, 0, 0, 0, 4 };
 	struct wire_msg msg = { .type = WIRE_PING, .stamp = 0x0102030405060708 };
 	uint8_t buf[WIRE_MSG_MAX];
 
@@ -179,7 +182,7 @@ static void layout_stands(void **state)
 	assert_int_equal(wire_encode(&msg, buf), 60);
 	msg_fill(&msg, WIRE_QP_ADD);
 	assert_int_equal(wire_encode(&msg, buf),
-			 80 + 24 * msg.qp.desc.nmembers + 10 * msg.qp.desc.npaths);
+			 96 + 24 * msg.qp.desc.nmembers + 10 * msg.qp.desc.npaths);
 }
 
 static void too_short_and_too_long(void **state)

@@ -8,7 +8,14 @@
 
 #include "end.h"
 
-enum { ARENA_LEN = 32 << 20, HALF = ARENA_LEN / 2, ROUNDS = 20, WR_DEPTH = 16 };
+enum { ARENA_LEN = 32 << 20, HALF = ARENA_LEN / 2, ROUNDS = 20, WR_DEPTH = 16, SMALL_READ = 1000 };
+
+static uint64_t opt_reads;
+
+static const struct opt_row rows[] = {
+	{ "reads", OPT_SIZE, &opt_reads, "instead of all else: so many READs of 1000 bytes" },
+	{ 0 },
+};
 
 static struct pair pair;
 static struct end_keys keys_a, keys_b;
@@ -117,6 +124,26 @@ static void test_self_again(void)
 	MUST(end_qp_destroy(&pair.a, 0));
 }
 
+/* Small READs and nothing else: whoever counts what NICs carry sees which of them executed. */
+static void test_self_reads(void)
+{
+	struct qp_spec spec = {
+		.cap = { .max_send_wr = WR_DEPTH, .max_recv_wr = WR_DEPTH, .max_send_sge = 1,
+			 .max_recv_sge = 1 },
+	};
+	struct rng r = { opts.seed + 3 };
+	uint64_t i;
+
+	case_begin("QP connected to itself: %llu small READs", (unsigned long long)opt_reads);
+	MUST(end_qp_create(&pair.a, 0, &spec));
+	self_connect();
+	self_op(IBV_WR_RDMA_READ, SMALL_READ, &r);
+	for (i = 1; i < opt_reads && !case_failed(); i++)
+		self_op(IBV_WR_RDMA_READ, SMALL_READ, &r);
+	MUST(end_qp_destroy(&pair.a, 0));
+	case_end();
+}
+
 static void early_traffic(struct rng *r, uint32_t len)
 {
 	struct ibv_sge sge = sge_at(&pair.a, 0, len, keys_a.lkey);
@@ -174,9 +201,14 @@ int main(int argc, char **argv)
 	int round;
 
 	opts_parse(argc, argv, "a QP connected to itself; one at RTS before the other left RESET",
-		   NULL);
+		   rows);
 	pair_open(&pair, ARENA_LEN);
 	pair_basics(&pair, 64, &keys_a, &keys_b);
+	if (opt_reads) {
+		test_self_reads();
+		pair_close(&pair);
+		return report();
+	}
 	test_self();
 	test_self_mixed();
 	test_self_again();

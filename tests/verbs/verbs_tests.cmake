@@ -15,7 +15,7 @@
 # makes no promise. RXE: soft-RoCE, itself or as members: slow, and with the faults that README
 # tells.
 
-set(VERBS_PROGRAMS rw_model rw_model_messages rw_model_spread accounting selfqp errors devinfo channel srq peers fork
+set(VERBS_PROGRAMS rw_model rw_model_messages rw_model_spread accounting selfqp errors devinfo channel srq notify peers fork
   wr_api cq_ex dlopen_verbs threads)
 
 # Arguments of a program beside the devices, in the variable ${out}.

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
+/* See notify.h. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cq.h"
+#include "log.h"
+#include "notify.h"
+#include "objects.h"
+#include "order.h"
+#include "overlap.h"
+#include "path.h"
+#include "wire.h"
+
+/* ---- set up ---- */
+
+/* The peer may write to this QP, and every receive belongs to it alone. */
+static bool notify_allowed(const struct bond_qp *qp)
+{
+	return qp->max_recv_wr && !qp->vqp.qp.srq &&
+	       qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE;
+}
+
+void notify_open(struct bond_qp *qp)
+{
+	struct notify *n = &qp->notify;
+	size_t ring = (size_t)(qp->rq_mask + 1) * sizeof(*n->ring);
+	size_t staging = (size_t)(qp->sq_mask + 1) * sizeof(*n->staging);
+
+	if (n->buf)
+		return;
+	n->held = calloc(qp->rq_mask + 1, sizeof(*n->held));
+	if (!n->held || posix_memalign(&n->buf, 64, ring + staging)) {
+		n->buf = NULL;
+		goto err_free;
+	}
+	memset(n->buf, 0, ring + staging);
+	n->mr = ibv_reg_mr(bond_pd_real(qp->vqp.qp.pd)->mpd[0], n->buf, ring + staging,
+			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+	if (!n->mr)
+		goto err_free;
+	n->ring = n->buf;
+	n->staging = n->ring + qp->rq_mask + 1;
+	n->ring_mask = qp->rq_mask;
+	return;
+
+err_free:
+	bond_info("QP 0x%x: no header ring: %s", qp->vqp.qp.qp_num, strerror(errno));
+	free(n->held);
+	free(n->buf);
+	n->held = NULL;
+	n->buf = NULL;
+}
+
+void notify_close(struct bond_qp *qp)
+{
+	struct notify *n = &qp->notify;
+
+	if (n->mr)
+		ibv_dereg_mr(n->mr);
+	free(n->buf);
+	free(n->held);
+	n->mr = NULL;
+	n->buf = NULL;
+	n->held = NULL;
+}
+
+static void waiting_set(struct bond_qp *qp, bool waiting)
+{
+	unsigned int i;
+
+	if (qp->notify.rx_waiting == waiting)
+		return;
+	qp->notify.rx_waiting = waiting;
+	for (i = 1; i < qp->npaths_made; i++) {
+		if (!qp->path[i].recv_mcq)
+			continue;
+		if (waiting)
+			mcq_due_add(qp->path[i].recv_mcq);
+		else
+			mcq_due_sub(qp->path[i].recv_mcq);
+	}
+}
+
+void notify_reset(struct bond_qp *qp)
+{
+	struct notify *n = &qp->notify;
+
+	bond_lock(&qp->sq_lock);
+	n->tx = false;
+	qp->messages = 0;
+	memset(n->tx_marks, 0, sizeof(n->tx_marks));
+	memset(n->tx_unmarked, 0, sizeof(n->tx_unmarked));
+	bond_unlock(&qp->sq_lock);
+	bond_lock(&qp->rq_lock);
+	n->rx_seen = qp->rq_head = qp->rq_tail;
+	n->rx_number = 0;
+	memset(n->rx_marks, 0, sizeof(n->rx_marks));
+	if (n->buf)
+		memset(n->ring, 0, (size_t)(n->ring_mask + 1) * sizeof(*n->ring));
+	bond_unlock(&qp->rq_lock);
+}
+
+void notify_describe(const struct bond_qp *qp, struct wire_qp_desc *mine)
+{
+	const struct notify *n = &qp->notify;
+
+	if (!n->mr || !notify_allowed(qp))
+		return;
+	mine->ring_addr = (uintptr_t)n->ring;
+	mine->ring_rkey = n->mr->rkey;
+	mine->ring_entries = n->ring_mask + 1;
+}
+
+void notify_peer(struct bond_qp *qp, const struct wire_qp_desc *peer)
+{
+	struct notify *n = &qp->notify;
+	bool good = n->mr && peer->ring_entries && !peer->has_srq &&
+		    !(peer->ring_entries & (peer->ring_entries - 1)) &&
+		    peer->access_flags & IBV_ACCESS_REMOTE_WRITE;
+
+	bond_lock(&qp->sq_lock);
+	n->tx_addr = peer->ring_addr;
+	n->tx_rkey = peer->ring_rkey;
+	n->tx_mask = peer->ring_entries - 1;
+	memset(n->tx_marks, 0, sizeof(n->tx_marks));
+	memset(n->tx_unmarked, 0, sizeof(n->tx_unmarked));
+	n->tx = good;
+	bond_unlock(&qp->sq_lock);
+	bond_lock(&qp->rq_lock);
+	memset(n->rx_marks, 0, sizeof(n->rx_marks));
+	bond_unlock(&qp->rq_lock);
+}
+
+uint32_t notify_receives(const struct bond_qp *qp)
+{
+	return qp->notify.mr && notify_allowed(qp) ? qp->max_recv_wr : 0;
+}
+
+static int post_receive(struct path *path)
+{
+	struct ibv_recv_wr wr = { .wr_id = BOND_WRID_RECV }, *bad = NULL;
+	int ret = ibv_post_recv(path->mqp, &wr, &bad);
+
+	return ret || bad ? post_errno(ret) : 0;
+}
+
+int notify_post_receives(struct path *path)
+{
+	uint32_t i, n = notify_receives(path->qp);
+	int err = 0;
+
+	for (i = 0; i < n && !err; i++)
+		err = post_receive(path);
+	return err;
+}
+
+/* ---- sending ---- */
+
+bool notify_may(struct bond_qp *qp)
+{
+	unsigned int i;
+
+	if (!qp->notify.tx || qp->path[0].broken || path_room(&qp->path[0]) < qp->sq_mask + 4)
+		return false;
+	for (i = 1; i < qp->npaths_made; i++)
+		if (qp->path[i].head != qp->path[i].tail &&
+		    (qp->path[i].broken || path_room(&qp->path[i]) < qp->sq_mask + 2))
+			return false;
+	return true;
+}
+
+/* Behind what is under way on a path; a marker is heard of as any piece there. */
+static void send_marker(struct bond_qp *qp, struct path *path, uint32_t seq, struct sq_wr *wr)
+{
+	struct piece *piece = path_append(path);
+
+	*piece = (struct piece){ .seq = seq, .flags = PIECE_MARK | PIECE_DUE,
+				 .off = ++qp->notify.tx_marks[path->index] };
+	qp->notify.tx_unmarked[path->index] = false;
+	wr->left++;
+	order_posted(qp, wr, piece, path, 0);
+	path_push(path);
+}
+
+void notify_send(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr, uint32_t total_len,
+		 uint32_t flags)
+{
+	struct notify_header *header = &qp->notify.staging[seq & qp->sq_mask];
+	struct path *lead = &qp->path[0];
+	struct piece *piece;
+	unsigned int i;
+
+	for (i = 1; i < qp->npaths_made; i++)
+		if (qp->path[i].head != qp->path[i].tail && qp->notify.tx_unmarked[i])
+			send_marker(qp, &qp->path[i], seq, wr);
+	/* The message's own number: the ones before it have been counted. */
+	header->number = (uint64_t)qp->messages + 1;
+	header->total_len = total_len;
+	header->flags = flags;
+	memcpy(header->marks, qp->notify.tx_marks, sizeof(header->marks));
+	piece = path_append(lead);
+	*piece = (struct piece){ .seq = seq, .flags = PIECE_HEADER,
+				 .off = qp->messages & qp->notify.tx_mask };
+	wr->left++;
+}
+
+void notify_fill(const struct path *path, const struct piece *piece, struct ibv_send_wr *wr,
+		 struct ibv_sge *sge)
+{
+	const struct notify *n = &path->qp->notify;
+
+	wr->num_sge = 0;
+	wr->send_flags = 0;
+	if (piece->flags & PIECE_MARK) {
+		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+		wr->imm_data = (uint32_t)path->index << 24 | (piece->off & 0xffffff);
+		wr->send_flags = IBV_SEND_SIGNALED;
+		wr->wr.rdma.remote_addr = 0;
+		wr->wr.rdma.rkey = 0;
+		return;
+	}
+	*sge = (struct ibv_sge){ (uintptr_t)&n->staging[piece->seq & path->qp->sq_mask],
+				 sizeof(struct notify_header), n->mr->lkey };
+	wr->opcode = IBV_WR_RDMA_WRITE;
+	wr->sg_list = sge;
+	wr->num_sge = 1;
+	wr->wr.rdma.remote_addr = n->tx_addr + (uint64_t)piece->off * sizeof(struct notify_header);
+	wr->wr.rdma.rkey = n->tx_rkey;
+}
+
+/* ---- receiving ---- */
+
+/* The header of the message, if it has one. Written on the lead ahead of it, so it is there. */
+static const struct notify_header *header_of(const struct notify *n, uint32_t number)
+{
+	const struct notify_header *header = &n->ring[number & n->ring_mask];
+
+	return __atomic_load_n(&header->number, __ATOMIC_ACQUIRE) == (uint64_t)number + 1 ? header :
+											    NULL;
+}
+
+static bool marks_came(const struct bond_qp *qp, const struct notify_header *header)
+{
+	unsigned int i;
+
+	for (i = 1; i < BOND_MAX_PATHS; i++)
+		if ((int32_t)(qp->notify.rx_marks[i] - header->marks[i]) < 0)
+			return false;
+	return true;
+}
+
+static void header_apply(const struct notify_header *header, struct ibv_wc *wc)
+{
+	if (header->flags & NOTIFY_LENGTH)
+		wc->byte_len = header->total_len;
+}
+
+bool notify_received(struct bond_qp *qp, struct ibv_wc *wc, uint32_t index)
+{
+	struct notify *n = &qp->notify;
+	const struct notify_header *header = NULL;
+
+	n->rx_seen = index + 1;
+	if (n->ring && !wc->status)
+		header = header_of(n, n->rx_number);
+	n->rx_number++;
+	if (likely(qp->rq_head == index && (!header || marks_came(qp, header)))) {
+		if (header)
+			header_apply(header, wc);
+		qp->rq_head = index + 1;
+		return true;
+	}
+	n->held[index & qp->rq_mask] = *wc;
+	waiting_set(qp, true);
+	return false;
+}
+
+/* Delivers what may be, in order; @failed: what was waited for will not come. rq_lock held. */
+static void held_release(struct bond_cq *cq, struct bond_qp *qp, bool failed)
+{
+	struct notify *n = &qp->notify;
+
+	while (qp->rq_head != n->rx_seen) {
+		struct ibv_wc *wc = &n->held[qp->rq_head & qp->rq_mask];
+		uint32_t number = n->rx_number - (n->rx_seen - qp->rq_head);
+		const struct notify_header *header = wc->status ? NULL : header_of(n, number);
+
+		if (header && !marks_came(qp, header)) {
+			if (!failed)
+				return;
+			wc->status = IBV_WC_WR_FLUSH_ERR;
+			header = NULL;
+		}
+		if (header)
+			header_apply(header, wc);
+		if (wc->status || (header && header->flags & NOTIFY_SOLICITED))
+			cq->urgent = true;
+		bond_cq_soft(cq, wc);
+		qp->rq_head++;
+	}
+	waiting_set(qp, false);
+}
+
+void notify_marked(struct bond_cq *cq, struct path *path, const struct ibv_wc *wc)
+{
+	struct bond_qp *qp = path->qp;
+
+	bond_lock(&qp->rq_lock);
+	if (!wc->status) {
+		qp->notify.rx_marks[path->index]++;
+		/* Refused only where the path is in error, and then its flush says so. */
+		post_receive(path);
+	}
+	held_release(cq, qp, wc->status);
+	bond_unlock(&qp->rq_lock);
+}
+
+void notify_end(struct bond_qp *qp)
+{
+	struct bond_cq *cq = to_bond_cq(qp->vqp.qp.recv_cq);
+
+	if (!qp->notify.mr)
+		return;
+	bond_lock(&cq->lock);
+	bond_cq_progress(cq);
+	bond_lock(&qp->rq_lock);
+	held_release(cq, qp, true);
+	bond_unlock(&qp->rq_lock);
+	bond_unlock(&cq->lock);
+}
