@@ -115,6 +115,8 @@ struct mcq {
 	struct path *last_path;
 	int room;				/* pieces that may be in flight towards it */
 	atomic_int due;				/* pieces in flight towards it */
+	atomic_int waiting;			/* paths that a held message waits for a marker of */
+	atomic_int mark_room;			/* for markers, beside room; see notify.c */
 	bool armed;
 	struct mcq *fired_next;			/* in the progress thread's list, see there */
 	bool fired;
@@ -234,6 +236,7 @@ struct path {
 	struct ibv_qp *mqp;
 	struct mcq *mcq;
 	struct mcq *recv_mcq;			/* where markers come in; not the lead's */
+	int mark_receives;			/* posted for them */
 	unsigned int index, member, peer_member;
 	uint32_t head, posted, tail;		/* [head, posted) in flight, [posted, tail) waiting */
 	uint32_t mask, depth_wr;
@@ -280,7 +283,7 @@ struct bond_qp {
 	/* the application's send queue: [sq_head, sq_tail) not yet reported */
 	uint32_t sq_head, sq_tail, sq_mask;
 	uint32_t sq_silent;			/* so many at the head are done and have no completion */
-	uint32_t messages;			/* on the lead so far, from RESET: what consumes a receive */
+	uint64_t messages;			/* on the lead so far, from RESET: what consumes a receive */
 	uint32_t max_send_wr;
 	uint32_t max_inline_data;
 	uint64_t short_limit;			/* bytes; what is as large does not take the short way */

@@ -29,7 +29,10 @@ static int cq_clamp(const struct bond_member *member, int cqe)
 /* What of a member's CQ is for pieces: all but the application's own entries. */
 static void mcq_set_room(struct mcq *mcq, int own)
 {
-	mcq->room = mcq->cq->cqe > own ? mcq->cq->cqe - own : 1;
+	int extra = mcq->cq->cqe > own ? mcq->cq->cqe - own : 1;
+
+	/* Of the primary's, markers have a part only where it carries several paths. */
+	mcq->room = mcq == &mcq->owner->mcq[0] ? extra - extra / 2 : extra;
 }
 
 static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int comp_vector)
@@ -45,6 +48,7 @@ static int mcq_open(struct bond_cq *cq, unsigned int i, int cqe, int own, int co
 	if (!mcq->cq)
 		return errno ? errno : ENOMEM;
 	mcq_set_room(mcq, own);
+	atomic_store(&mcq->mark_room, mcq == &cq->mcq[0] ? mcq->room : own);
 	return 0;
 }
 
@@ -67,6 +71,7 @@ struct mcq *bond_cq_member(struct bond_cq *cq, unsigned int i)
 			mcq->owner = cq;
 			mcq->last_qpn = MCQ_NO_QPN;
 			mcq->room = fresh.room;
+			atomic_store(&mcq->mark_room, fresh.mark_room);
 			fresh.cq->cq_context = mcq;
 			__atomic_store_n(&mcq->cq, fresh.cq, __ATOMIC_RELEASE);
 			if (i >= cq->nmcqs)

@@ -54,4 +54,15 @@ static inline void mcq_due_sub(struct mcq *mcq)
 		atomic_fetch_sub_explicit(&mcq->owner->rest, CQ_REST_DUE, memory_order_relaxed);
 }
 
+/* The same of a marker; it takes no room from pieces. */
+static inline void mcq_wait(struct mcq *mcq, bool waits)
+{
+	const unsigned int one = CQ_REST_DUE;
+
+	atomic_fetch_add_explicit(&mcq->waiting, waits ? 1 : -1, memory_order_relaxed);
+	if (mcq != &mcq->owner->mcq[0])
+		atomic_fetch_add_explicit(&mcq->owner->rest, waits ? one : -one,
+					  memory_order_relaxed);
+}
+
 #endif

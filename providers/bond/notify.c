@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cq.h"
 #include "log.h"
@@ -13,12 +14,14 @@
 #include "path.h"
 #include "wire.h"
 
+enum { MARK_RECEIVES = 64 };	/* posted on a path at most; a marker without waits there */
+
 /* ---- set up ---- */
 
 /* The peer may write to this QP, and every receive belongs to it alone. */
 static bool notify_allowed(const struct bond_qp *qp)
 {
-	return qp->max_recv_wr && !qp->vqp.qp.srq &&
+	return qp->max_recv_wr && !qp->vqp.qp.srq && !qp->notify.off && !qp->notify.rx_off &&
 	       qp->attr.qp_access_flags & IBV_ACCESS_REMOTE_WRITE;
 }
 
@@ -27,16 +30,24 @@ void notify_open(struct bond_qp *qp)
 	struct notify *n = &qp->notify;
 	size_t ring = (size_t)(qp->rq_mask + 1) * sizeof(*n->ring);
 	size_t staging = (size_t)(qp->sq_mask + 1) * sizeof(*n->staging);
+	size_t page = sysconf(_SC_PAGESIZE), len = (ring + staging + page - 1) & -page;
 
+	/*
+	 * Paired again, which this end saw no RESET for: whether the other end did, and counts anew,
+	 * is not known.
+	 */
+	n->off = n->paired;
+	n->paired = true;
 	if (n->buf)
 		return;
+	/* Whole pages: where fork is guarded, a child loses those that are registered. */
 	n->held = calloc(qp->rq_mask + 1, sizeof(*n->held));
-	if (!n->held || posix_memalign(&n->buf, 64, ring + staging)) {
+	if (!n->held || posix_memalign(&n->buf, page, len)) {
 		n->buf = NULL;
 		goto err_free;
 	}
-	memset(n->buf, 0, ring + staging);
-	n->mr = ibv_reg_mr(bond_pd_real(qp->vqp.qp.pd)->mpd[0], n->buf, ring + staging,
+	memset(n->buf, 0, len);
+	n->mr = ibv_reg_mr(bond_pd_real(qp->vqp.qp.pd)->mpd[0], n->buf, len,
 			   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	if (!n->mr)
 		goto err_free;
@@ -74,12 +85,8 @@ static void waiting_set(struct bond_qp *qp, bool waiting)
 		return;
 	qp->notify.rx_waiting = waiting;
 	for (i = 1; i < qp->npaths_made; i++) {
-		if (!qp->path[i].recv_mcq)
-			continue;
-		if (waiting)
-			mcq_due_add(qp->path[i].recv_mcq);
-		else
-			mcq_due_sub(qp->path[i].recv_mcq);
+		if (qp->path[i].recv_mcq)
+			mcq_wait(qp->path[i].recv_mcq, waiting);
 	}
 }
 
@@ -96,7 +103,9 @@ void notify_reset(struct bond_qp *qp)
 	bond_lock(&qp->rq_lock);
 	n->rx_seen = qp->rq_head = qp->rq_tail;
 	n->rx_number = 0;
+	n->rx_waiting = n->rx_failed = false;
 	memset(n->rx_marks, 0, sizeof(n->rx_marks));
+	n->paired = n->off = n->rx_off = false;
 	if (n->buf)
 		memset(n->ring, 0, (size_t)(n->ring_mask + 1) * sizeof(*n->ring));
 	bond_unlock(&qp->rq_lock);
@@ -106,6 +115,7 @@ void notify_describe(const struct bond_qp *qp, struct wire_qp_desc *mine)
 {
 	const struct notify *n = &qp->notify;
 
+	mine->ring_entries = 0;
 	if (!n->mr || !notify_allowed(qp))
 		return;
 	mine->ring_addr = (uintptr_t)n->ring;
@@ -116,7 +126,7 @@ void notify_describe(const struct bond_qp *qp, struct wire_qp_desc *mine)
 void notify_peer(struct bond_qp *qp, const struct wire_qp_desc *peer)
 {
 	struct notify *n = &qp->notify;
-	bool good = n->mr && peer->ring_entries && !peer->has_srq &&
+	bool good = n->mr && !n->off && peer->ring_entries && !peer->has_srq &&
 		    !(peer->ring_entries & (peer->ring_entries - 1)) &&
 		    peer->access_flags & IBV_ACCESS_REMOTE_WRITE;
 
@@ -133,9 +143,25 @@ void notify_peer(struct bond_qp *qp, const struct wire_qp_desc *peer)
 	bond_unlock(&qp->rq_lock);
 }
 
-uint32_t notify_receives(const struct bond_qp *qp)
+int notify_receives_take(struct bond_qp *qp, struct mcq *mcq)
 {
-	return qp->notify.mr && notify_allowed(qp) ? qp->max_recv_wr : 0;
+	int room = atomic_load(&mcq->mark_room), want;
+
+	if (!qp->notify.mr || !notify_allowed(qp))
+		return 0;
+	do {
+		want = qp->max_recv_wr < MARK_RECEIVES ? (int)qp->max_recv_wr : MARK_RECEIVES;
+		want = want < room ? want : room;
+	} while (want && !atomic_compare_exchange_weak(&mcq->mark_room, &room, room - want));
+	/* A marker that never finds a receive would block its path: the peer sends none then. */
+	if (!want)
+		qp->notify.rx_off = true;
+	return want;
+}
+
+void notify_receives_give(struct mcq *mcq, int receives)
+{
+	atomic_fetch_add(&mcq->mark_room, receives);
 }
 
 static int post_receive(struct path *path)
@@ -148,10 +174,9 @@ static int post_receive(struct path *path)
 
 int notify_post_receives(struct path *path)
 {
-	uint32_t i, n = notify_receives(path->qp);
-	int err = 0;
+	int i, err = 0;
 
-	for (i = 0; i < n && !err; i++)
+	for (i = 0; i < path->mark_receives && !err; i++)
 		err = post_receive(path);
 	return err;
 }
@@ -196,7 +221,7 @@ void notify_send(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr, uint32_t to
 		if (qp->path[i].head != qp->path[i].tail && qp->notify.tx_unmarked[i])
 			send_marker(qp, &qp->path[i], seq, wr);
 	/* The message's own number: the ones before it have been counted. */
-	header->number = (uint64_t)qp->messages + 1;
+	header->number = qp->messages + 1;
 	header->total_len = total_len;
 	header->flags = flags;
 	memcpy(header->marks, qp->notify.tx_marks, sizeof(header->marks));
@@ -233,12 +258,12 @@ void notify_fill(const struct path *path, const struct piece *piece, struct ibv_
 /* ---- receiving ---- */
 
 /* The header of the message, if it has one. Written on the lead ahead of it, so it is there. */
-static const struct notify_header *header_of(const struct notify *n, uint32_t number)
+static const struct notify_header *header_of(const struct notify *n, uint64_t number)
 {
 	const struct notify_header *header = &n->ring[number & n->ring_mask];
 
-	return __atomic_load_n(&header->number, __ATOMIC_ACQUIRE) == (uint64_t)number + 1 ? header :
-											    NULL;
+	/* The peer's NIC wrote it; its completion, which brought us here, came after. */
+	return __atomic_load_n(&header->number, __ATOMIC_ACQUIRE) == number + 1 ? header : NULL;
 }
 
 static bool marks_came(const struct bond_qp *qp, const struct notify_header *header)
@@ -251,9 +276,12 @@ static bool marks_came(const struct bond_qp *qp, const struct notify_header *hea
 	return true;
 }
 
-static void header_apply(const struct notify_header *header, struct ibv_wc *wc)
+static void header_deliver(const struct bond_qp *qp, const struct notify_header *header,
+			   struct ibv_wc *wc)
 {
-	if (header->flags & NOTIFY_LENGTH)
+	if (!marks_came(qp, header))
+		wc->status = IBV_WC_WR_FLUSH_ERR;
+	else if (header->flags & NOTIFY_LENGTH)
 		wc->byte_len = header->total_len;
 }
 
@@ -266,9 +294,10 @@ bool notify_received(struct bond_qp *qp, struct ibv_wc *wc, uint32_t index)
 	if (n->ring && !wc->status)
 		header = header_of(n, n->rx_number);
 	n->rx_number++;
-	if (likely(qp->rq_head == index && (!header || marks_came(qp, header)))) {
+	if (likely(qp->rq_head == index &&
+		   (!header || marks_came(qp, header) || n->rx_failed))) {
 		if (header)
-			header_apply(header, wc);
+			header_deliver(qp, header, wc);
 		qp->rq_head = index + 1;
 		return true;
 	}
@@ -277,25 +306,24 @@ bool notify_received(struct bond_qp *qp, struct ibv_wc *wc, uint32_t index)
 	return false;
 }
 
-/* Delivers what may be, in order; @failed: what was waited for will not come. rq_lock held. */
-static void held_release(struct bond_cq *cq, struct bond_qp *qp, bool failed)
+/* Delivers what may be, in order. rq_lock held. */
+static void held_release(struct bond_cq *cq, struct bond_qp *qp)
 {
 	struct notify *n = &qp->notify;
 
 	while (qp->rq_head != n->rx_seen) {
 		struct ibv_wc *wc = &n->held[qp->rq_head & qp->rq_mask];
-		uint32_t number = n->rx_number - (n->rx_seen - qp->rq_head);
+		uint64_t number = n->rx_number - (n->rx_seen - qp->rq_head);
 		const struct notify_header *header = wc->status ? NULL : header_of(n, number);
 
-		if (header && !marks_came(qp, header)) {
-			if (!failed)
-				return;
-			wc->status = IBV_WC_WR_FLUSH_ERR;
-			header = NULL;
-		}
+		if (header && !marks_came(qp, header) && !n->rx_failed)
+			return;
+		/* Without a header nobody said whether it is solicited. */
+		if (!header || header->flags & NOTIFY_SOLICITED)
+			cq->urgent = true;
 		if (header)
-			header_apply(header, wc);
-		if (wc->status || (header && header->flags & NOTIFY_SOLICITED))
+			header_deliver(qp, header, wc);
+		if (wc->status)
 			cq->urgent = true;
 		bond_cq_soft(cq, wc);
 		qp->rq_head++;
@@ -306,14 +334,17 @@ static void held_release(struct bond_cq *cq, struct bond_qp *qp, bool failed)
 void notify_marked(struct bond_cq *cq, struct path *path, const struct ibv_wc *wc)
 {
 	struct bond_qp *qp = path->qp;
+	struct notify *n = &qp->notify;
 
 	bond_lock(&qp->rq_lock);
-	if (!wc->status) {
-		qp->notify.rx_marks[path->index]++;
+	if (wc->status) {
+		n->rx_failed = true;
+	} else if ((wc->imm_data & 0xffffff) == ((n->rx_marks[path->index] + 1) & 0xffffff)) {
+		n->rx_marks[path->index]++;
 		/* Refused only where the path is in error, and then its flush says so. */
 		post_receive(path);
 	}
-	held_release(cq, qp, wc->status);
+	held_release(cq, qp);
 	bond_unlock(&qp->rq_lock);
 }
 
@@ -326,7 +357,9 @@ void notify_end(struct bond_qp *qp)
 	bond_lock(&cq->lock);
 	bond_cq_progress(cq);
 	bond_lock(&qp->rq_lock);
-	held_release(cq, qp, true);
+	qp->notify.rx_failed = true;
+	held_release(cq, qp);
 	bond_unlock(&qp->rq_lock);
+	bond_cq_notify_due(cq, true);
 	bond_unlock(&cq->lock);
 }

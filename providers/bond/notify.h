@@ -23,6 +23,7 @@
 
 struct bond_qp;
 struct bond_cq;
+struct mcq;
 struct path;
 struct piece;
 struct sq_wr;
@@ -35,7 +36,7 @@ enum notify_flags {
 
 /* As it lies in the receiver's ring; both ends are of one byte order, see wire.h. */
 struct notify_header {
-	uint64_t number;		/* the message's, from 1; 0: none yet */
+	uint64_t number;		/* the message's, from RESET and from 1; 0: none yet */
 	uint32_t total_len;		/* bytes */
 	uint32_t flags;			/* enum notify_flags */
 	uint32_t marks[BOND_MAX_PATHS];	/* of each path since pairing, by path; the lead has none */
@@ -55,10 +56,15 @@ struct notify {
 	bool tx_unmarked[BOND_MAX_PATHS];	/* pieces behind the last marker */
 	/* receiving; rq_lock */
 	uint32_t rx_seen;		/* messages: [rq_head, rx_seen) came and are held */
-	uint32_t rx_number;		/* of the last message that was delivered or is held */
+	uint64_t rx_number;		/* of the last message that was delivered or is held */
 	uint32_t rx_marks[BOND_MAX_PATHS];
 	struct ibv_wc *held;		/* as many as the receive queue has */
 	bool rx_waiting;		/* others' CQs are looked at for markers */
+	bool rx_failed;			/* no more markers will come */
+	/* qp->lock */
+	bool paired;			/* since RESET */
+	bool off;			/* this life does without, ... */
+	bool rx_off;			/* ... or its receives do */
 };
 
 /* ---- set up, by the control thread; qp->lock held ---- */
@@ -71,8 +77,12 @@ void notify_reset(struct bond_qp *qp);
 void notify_describe(const struct bond_qp *qp, struct wire_qp_desc *mine);
 /* What the peer said of its ring. */
 void notify_peer(struct bond_qp *qp, const struct wire_qp_desc *peer);
-/* The receives for markers on a new path; how many its QP must have room for. */
-uint32_t notify_receives(const struct bond_qp *qp);
+/*
+ * The receives for markers on a new path: as many as its CQ has room for are set aside, 0 where
+ * there are to be none, and given back.
+ */
+int notify_receives_take(struct bond_qp *qp, struct mcq *mcq);
+void notify_receives_give(struct mcq *mcq, int receives);
 int notify_post_receives(struct path *path);
 
 /* The other paths go: takes in what has come on them; what is still waited for will not come. */

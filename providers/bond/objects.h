@@ -43,6 +43,11 @@ unsigned int bond_mr_list(uint64_t pd_id, uint32_t *rkeys, unsigned int max);
 struct ibv_mw *bond_alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type);
 int bond_dealloc_mw(struct ibv_mw *mw);
 int bond_bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *bind);
+/* To the primary's MR. */
+void bond_bind_info(struct ibv_mw_bind_info *info);
+/* sq_lock held: keeps a bind, and posts it later. 0 or a positive errno. */
+void bond_bind_save(struct bond_qp *qp, uint32_t seq, const struct ibv_send_wr *from);
+int bond_bind_post(struct bond_qp *qp, uint32_t seq, uint64_t wr_id);
 
 /* cq.c */
 struct ibv_cq *bond_create_cq(struct ibv_context *ctx, int cqe, struct ibv_comp_channel *channel,

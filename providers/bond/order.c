@@ -175,10 +175,12 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 {
 	struct path *lead = &qp->path[0];
 	struct piece *piece;
+	bool notify;
 
 	/* Nothing passes a fence, on whatever path. */
 	doubt |= qp->spreading && wr->send_flags & IBV_SEND_FENCE;
-	if (order_notifies(qp, wr) && off_lead_before(qp, seq)) {
+	notify = order_notifies(qp, wr) && off_lead_before(qp, seq);
+	if (notify) {
 		if (!notify_may(qp) || !tails_release(qp, seq))
 			return START_WAIT;
 		notify_send(qp, seq, wr, 0,
@@ -204,10 +206,11 @@ static enum start order_lead(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr,
 		qp->atomics_left++;
 	}
 	piece->len = wr_remote_len(wr);
-	if (qp->spreading && (piece->len >= qp->stripe_above || piece->flags & PIECE_ATOMIC)) {
+	if (notify ||
+	    (qp->spreading && (piece->len >= qp->stripe_above || piece->flags & PIECE_ATOMIC))) {
 		/*
-		 * The scheduler must know what keeps the lead busy, and the end of an atomic lets a
-		 * WRITE go.
+		 * The scheduler must know what keeps the lead busy, the end of an atomic lets a WRITE
+		 * go, and a header is heard of by its message alone.
 		 */
 		piece->flags |= PIECE_DUE;
 		order_posted(qp, wr, piece, lead, clock_ns());

@@ -169,25 +169,28 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 {
 	struct mcq *mcq = bond_cq_member(to_bond_cq(qp->vqp.qp.send_cq), member);
 	struct mcq *recv_mcq = mcq ? bond_cq_member(to_bond_cq(qp->vqp.qp.recv_cq), member) : NULL;
-	uint32_t receives = notify_receives(qp);
 	struct ibv_qp_init_attr attr = {
 		.qp_context = qp, .qp_type = IBV_QPT_RC,
-		.cap = { .max_send_wr = qp->max_send_wr * BOND_SQ_FACTOR + 1,
-			 .max_recv_wr = receives ? receives : 1,
+		.cap = { .max_send_wr = qp->max_send_wr * BOND_SQ_FACTOR + 1, .max_recv_wr = 1,
 			 .max_send_sge = qp->max_send_sge, .max_recv_sge = 1 } };
 	uint32_t deepest = qp->bctx->member[member].attr.orig_attr.max_qp_wr;
 	struct ibv_qp *mqp;
-	int err;
+	int err, receives;
 
 	if (!recv_mcq)
 		return errno ? errno : ENOMEM;
+	receives = notify_receives_take(qp, recv_mcq);
 	if (attr.cap.max_send_wr > deepest)
 		attr.cap.max_send_wr = deepest;
 	attr.send_cq = mcq->cq;
 	attr.recv_cq = recv_mcq->cq;
+	if (receives)
+		attr.cap.max_recv_wr = receives;
 	mqp = ibv_create_qp(bond_pd_real(qp->vqp.qp.pd)->mpd[member], &attr);
-	if (!mqp)
-		return errno ? errno : ENOMEM;
+	if (!mqp) {
+		err = errno ? errno : ENOMEM;
+		goto err_give_receives;
+	}
 	err = path_init_qp(qp, mqp);
 	if (err)
 		goto err_destroy_mqp;
@@ -196,6 +199,7 @@ static int path_make(struct bond_qp *qp, unsigned int i, unsigned int member,
 	if (err)
 		goto err_destroy_mqp;
 	qp->path[i].recv_mcq = recv_mcq;
+	qp->path[i].mark_receives = receives;
 	err = notify_post_receives(&qp->path[i]);
 	if (err)
 		goto err_close_path;
@@ -216,6 +220,8 @@ err_destroy_mqp:
 	ibv_destroy_qp(mqp);
 	memset(&qp->path[i], 0, sizeof(qp->path[i]));
 	qp->path[i].broken = true;
+err_give_receives:
+	notify_receives_give(recv_mcq, receives);
 	return err;
 }
 
@@ -387,6 +393,7 @@ int pair_lead(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire_q
 				  qp->bctx->member[wire->member].name, strerror(err));
 	}
 	mine->npaths = n;
+	notify_describe(qp, mine);
 	return paths_publish(qp, n);
 }
 
@@ -422,6 +429,7 @@ int pair_follow(struct bond_qp *qp, const struct wire_qp_desc *peer, struct wire
 			bond_info("path %u of QP 0x%x: %s", i, qp->vqp.qp.qp_num, strerror(err));
 	}
 	mine->npaths = n;
+	notify_describe(qp, mine);
 	return paths_publish(qp, n ? n : 1);
 }
 
@@ -567,6 +575,7 @@ void bond_peer_drop_paths(struct bond_qp *qp)
 		if (qp->path[i].mqp) {
 			path_flush(&qp->path[i]);
 			path_close(&qp->path[i]);
+			notify_receives_give(qp->path[i].recv_mcq, qp->path[i].mark_receives);
 		}
 		memset(&qp->path[i], 0, sizeof(qp->path[i]));
 	}

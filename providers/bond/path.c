@@ -6,6 +6,7 @@
 
 #include "clock.h"
 #include "cq.h"
+#include "objects.h"
 #include "order.h"
 #include "overlap.h"
 #include "path.h"
@@ -153,13 +154,20 @@ static bool path_may_post(const struct path *path, const struct piece *piece)
 	       atomic_load_explicit(&path->mcq->due, memory_order_relaxed) < path->mcq->room;
 }
 
+static bool piece_is_bind(const struct path *path, uint32_t index)
+{
+	const struct piece *piece = &path->ring[index & path->mask];
+
+	return path->qp->sq[piece->seq & path->qp->sq_mask].opcode == IBV_WR_BIND_MW;
+}
+
 /* Takes the next pieces into the batch, and counts them as posted. */
 static void push_fill(struct push *push, struct path *path)
 {
 	while (push->nwr < PUSH_BATCH && path_backlog(path)) {
 		struct piece *piece = &path->ring[path->posted & path->mask];
 
-		if (!path_may_post(path, piece) ||
+		if (!path_may_post(path, piece) || unlikely(piece_is_bind(path, path->posted)) ||
 		    (push->nwr && push->nsge + path->qp->max_send_sge > PUSH_SGES))
 			break;
 		if (piece->flags & PIECE_DUE)
@@ -178,12 +186,25 @@ static void path_unpost(struct path *path, unsigned int count)
 	}
 }
 
+/* The next piece, which is posted alone. */
+static int push_bind(struct path *path)
+{
+	uint32_t seq = path->ring[path->posted & path->mask].seq;
+	int err = bond_bind_post(path->qp, seq, path->posted);
+
+	if (!err)
+		path->posted++;
+	return err;
+}
+
 static bool path_refused_youngest(const struct path *path)
 {
 	const struct piece *piece = &path->ring[path->posted & path->mask];
 
 	return path->qp->submitting && path->posted + 1 == path->tail &&
-	       piece->flags & PIECE_WHOLE && piece->seq == path->qp->sq_tail - 1;
+	       piece->flags & PIECE_WHOLE && piece->seq == path->qp->sq_tail - 1 &&
+	       /* No header or marker of its own is under way. */
+	       path->qp->sq[piece->seq & path->qp->sq_mask].left == 1;
 }
 
 void path_push(struct path *path)
@@ -195,6 +216,12 @@ void path_push(struct path *path)
 	while (path_backlog(path) && !err) {
 		push.nwr = 0;
 		push.nsge = 0;
+		if (unlikely(piece_is_bind(path, path->posted))) {
+			if (!path_may_post(path, &path->ring[path->posted & path->mask]))
+				break;
+			err = push_bind(path);
+			continue;
+		}
 		push_fill(&push, path);
 		if (!push.nwr)
 			break;

@@ -362,7 +362,8 @@ static void mcq_drain(struct bond_cq *cq, struct mcq *mcq, struct bond_member *m
 
 static inline bool mcq_due(struct mcq *mcq)
 {
-	return atomic_load_explicit(&mcq->due, memory_order_relaxed);
+	return atomic_load_explicit(&mcq->due, memory_order_relaxed) ||
+	       atomic_load_explicit(&mcq->waiting, memory_order_relaxed);
 }
 
 void bond_qp_attention(struct bond_qp *qp)

@@ -10,6 +10,7 @@
 #include "bond.h"
 #include "objects.h"
 #include "order.h"
+#include "passthru.h"
 #include "path.h"
 #include "peer.h"
 
@@ -69,6 +70,8 @@ static int wr_check(const struct bond_qp *qp, const struct ibv_send_wr *wr, uint
 	if (unlikely(!(info & OP_OK) || (unsigned int)wr->num_sge > qp->max_send_sge))
 		return EINVAL;
 	*len = 0;
+	if (unlikely(info & OP_BIND))
+		return 0;
 	for (i = 0; i < wr->num_sge; i++)
 		*len += wr->sg_list[i].length;
 	if (unlikely(wr->send_flags & IBV_SEND_INLINE) &&
@@ -108,6 +111,10 @@ static void wr_save(struct bond_qp *qp, struct sq_wr *to, const struct ibv_send_
 	char *data = qp->sq_inline + (size_t)slot * qp->max_inline_data;
 	int i;
 
+	if (unlikely(op_info[wr->opcode] & OP_BIND)) {
+		bond_bind_save(qp, slot, wr);
+		return;
+	}
 	to->num_sge = wr->num_sge;
 	to->imm = wr->imm_data;
 	to->rkey = 0;
@@ -138,9 +145,6 @@ static int post_saved(struct bond_qp *qp, const struct ibv_send_wr *wr)
 	if (unlikely(qp->state != IBV_QPS_RTS && qp->state != IBV_QPS_ERR &&
 		     qp->state != IBV_QPS_SQD && qp->state != IBV_QPS_SQE))
 		return EINVAL;
-	/* A window is bound by the primary, in order; bind_mw itself comes this way too. */
-	if (op_info[wr->opcode] & OP_BIND)
-		return EOPNOTSUPP;
 	wr_save(qp, wr_take(qp, wr, len, qp->sq_sig_all * IBV_SEND_SIGNALED), wr);
 	ret = order_submit(qp, qp->sq_tail - 1);
 	if (unlikely(ret))
@@ -381,31 +385,45 @@ int bond_post_send_all(struct ibv_qp *ibqp, struct ibv_send_wr *wr, uint32_t num
 
 /* ---- plain QPs ---- */
 
-/* UD carries our address handle; nothing else in a plain WR is ours. */
-static int post_plain_ud(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
+/* What in a plain WR is ours: UD's address handle, a bind's window and MR. */
+static void plain_translate(const struct bond_qp *qp, struct ibv_send_wr *wr)
 {
-	struct ibv_send_wr copy, *bad;
-	int ret;
-
-	for (; wr; wr = wr->next) {
-		copy = *wr;
-		copy.next = NULL;
-		if (wr->wr.ud.ah)
-			copy.wr.ud.ah = to_bond_ah(wr->wr.ud.ah)->mah;
-		ret = ibv_post_send(qp->path[0].mqp, &copy, &bad);
-		if (ret) {
-			*bad_wr = wr;
-			return ret;
-		}
+	if (qp->vqp.qp.qp_type == IBV_QPT_UD && wr->wr.ud.ah) {
+		wr->wr.ud.ah = to_bond_ah(wr->wr.ud.ah)->mah;
+	} else if (wr->opcode == IBV_WR_BIND_MW) {
+		wr->bind_mw.mw = to_bond_mw(wr->bind_mw.mw)->mmw;
+		bond_bind_info(&wr->bind_mw.bind_info);
 	}
-	return 0;
+}
+
+static bool plain_is_theirs(const struct bond_qp *qp, const struct ibv_send_wr *wr)
+{
+	if (qp->vqp.qp.qp_type == IBV_QPT_UD)
+		return false;
+	while (wr && wr->opcode != IBV_WR_BIND_MW)
+		wr = wr->next;
+	return !wr;
 }
 
 static int post_plain(struct bond_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad_wr)
 {
-	if (qp->vqp.qp.qp_type == IBV_QPT_UD)
-		return post_plain_ud(qp, wr, bad_wr);
-	return ibv_post_send(qp->path[0].mqp, wr, bad_wr);
+	struct ibv_send_wr copy, *bad;
+	int ret;
+
+	if (plain_is_theirs(qp, wr))
+		return ibv_post_send(qp->path[0].mqp, wr, bad_wr);
+	for (; wr; wr = wr->next) {
+		copy = *wr;
+		copy.next = NULL;
+		bad = NULL;
+		plain_translate(qp, &copy);
+		ret = ibv_post_send(qp->path[0].mqp, &copy, &bad);
+		if (ret || bad) {
+			*bad_wr = wr;
+			return post_errno(ret);
+		}
+	}
+	return 0;
 }
 
 /* ---- receiving ---- */

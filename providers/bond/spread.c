@@ -100,15 +100,40 @@ static enum start spread_wait(const struct bond_qp *qp)
 /* The data is on its way; the immediate, of no bytes, follows on the lead. */
 static void spread_imm(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq)
 {
+	struct piece *piece;
+
 	notify_send(qp, seq, wr, wr->len,
 		    NOTIFY_LENGTH | (wr->send_flags & IBV_SEND_SOLICITED ? NOTIFY_SOLICITED : 0));
-	*path_append(&qp->path[0]) = (struct piece){
+	piece = path_append(&qp->path[0]);
+	*piece = (struct piece){
 		.seq = seq, .raddr = wr->raddr, .rkey = wr->rkey,
-		.flags = PIECE_IMM | (qp->rnr_ends ? PIECE_DOUBT : 0),
+		.flags = PIECE_IMM | PIECE_DUE | (qp->rnr_ends ? PIECE_DOUBT : 0),
 	};
+	order_posted(qp, wr, piece, &qp->path[0], 0);
 	qp->doubt_left += qp->rnr_ends;
 	wr->left++;
 	qp->messages++;
+}
+
+/*
+ * Is something on the lead that will say nothing of its end by itself? Then this WR has to, or its
+ * own completion would wait for that for ever.
+ */
+static bool lead_is_silent(const struct bond_qp *qp)
+{
+	const struct path *lead = &qp->path[0];
+	const struct piece *youngest = &lead->ring[(lead->tail - 1) & lead->mask];
+
+	return lead->head != lead->tail && !(youngest->flags & PIECE_DUE) &&
+	       !(qp->sq[youngest->seq & qp->sq_mask].send_flags & IBV_SEND_SIGNALED);
+}
+
+static bool cut_has_lead(const struct plan_piece *cut, unsigned int n)
+{
+	while (n--)
+		if (!cut[n].path)
+			return true;
+	return false;
 }
 
 enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
@@ -145,6 +170,8 @@ enum start order_spread(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr)
 	}
 	if (!spread_fits(qp, wr, seq, cut, n))
 		return spread_wait(qp);
+	if (!op.want_tail && !imm && lead_is_silent(qp) && !cut_has_lead(cut, n))
+		return START_LEAD;
 	spread_pieces(qp, wr, seq, cut, n, rkey);
 	if (imm)
 		spread_imm(qp, wr, seq);

@@ -179,6 +179,64 @@ static void test_sizes(void)
 	case_end();
 }
 
+/* Messages that say nothing at the sender, and a READ behind that does. */
+static void test_silent(void)
+{
+	struct ibv_send_wr wr[3], *bad;
+	struct ibv_sge sge[3];
+	struct rng r = { opts.seed };
+	struct ibv_wc wc;
+	uint32_t round;
+
+	case_begin("an unsignalled WRITE and message, then a READ that is signalled");
+	for (round = 0; round < opt_rounds && !case_failed(); round++) {
+		uint32_t len = 1 << 20, part = 64 << 10;
+		uint64_t off = rng_below(&r, (len - part) >> 12) << 12;
+
+		recv_at_b(round);
+		sge[0] = sge_at(&pair.a, 0, len, keys_a.lkey);
+		sge[1] = sge_at(&pair.a, 0, SMALL_LEN, keys_a.lkey);
+		sge[2] = sge_at(&pair.a, 2 << 20, part, keys_a.lkey);
+		wr[0] = wr_make(0, IBV_WR_RDMA_WRITE, &sge[0], &pair.b, 0, keys_b.rkey);
+		wr[1] = wr_make(1, IBV_WR_SEND, &sge[1], &pair.b, 0, 0);
+		wr[2] = wr_make(2, IBV_WR_RDMA_READ, &sge[2], &pair.b, off, keys_b.rkey);
+		wr[0].send_flags = wr[1].send_flags = 0;
+		EXPECT_OK(post_chain(pair.a.objs->qp[0], wr, 3, &bad));
+		wait_good(&pair.a, 0, 1);
+		message_at_b(&wc, round);
+	}
+	case_end();
+}
+
+/* The receiver goes to ERR while a message may be waiting for what was before it. */
+static void test_fails(void)
+{
+	struct conn_spec conn = conn_defaults();
+	struct ibv_wc wc[END_WCS];
+	int round, rounds = opts.quick ? 5 : 20, got, left;
+
+	case_begin("every receive ends when the receiver goes to ERR");
+	for (round = 0; round < rounds && !case_failed(); round++) {
+		uint64_t i;
+
+		for (i = 0; i < 8; i++)
+			recv_at_b(i);
+		EXPECT_OK(post_behind(&behinds[round & 1], round, 0, 1 << 20));
+		sleep_us(round * 500);
+		MUST(end_qp_to(&pair.b, 0, IBV_QPS_ERR));
+		got = end_poll(&pair.b, 0, wc, 8, opts.wait_ms);
+		EXPECT(got == 8, "round %d: %d of 8 receives ended", round, got);
+		left = end_poll(&pair.b, 0, wc, 1, 0);
+		EXPECT(!left, "round %d: a completion too many", round);
+		MUST(end_qp_to(&pair.a, 0, IBV_QPS_RESET));
+		MUST(end_qp_to(&pair.b, 0, IBV_QPS_RESET));
+		while (end_poll(&pair.a, 0, wc, 1, 0))
+			;
+		MUST(pair_connect(&pair, 0, 0, &conn));
+	}
+	case_end();
+}
+
 /* From the post to the message's arrival, against the WRITE's own completion: no round trip more. */
 static void test_prompt(void)
 {
@@ -227,6 +285,8 @@ int main(int argc, char **argv)
 		test_behind(&behinds[i]);
 	test_stream();
 	test_sizes();
+	test_silent();
+	test_fails();
 	if (opt_prompt)
 		test_prompt();
 	pair_close(&pair);
