@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0 OR BSD-2-Clause */
 /* See notify.h. */
+#include <arpa/inet.h>
+#include <endian.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,7 +100,6 @@ void notify_reset(struct bond_qp *qp)
 	n->tx = false;
 	qp->messages = 0;
 	memset(n->tx_marks, 0, sizeof(n->tx_marks));
-	memset(n->tx_unmarked, 0, sizeof(n->tx_unmarked));
 	bond_unlock(&qp->sq_lock);
 	bond_lock(&qp->rq_lock);
 	n->rx_seen = qp->rq_head = qp->rq_tail;
@@ -135,7 +136,6 @@ void notify_peer(struct bond_qp *qp, const struct wire_qp_desc *peer)
 	n->tx_rkey = peer->ring_rkey;
 	n->tx_mask = peer->ring_entries - 1;
 	memset(n->tx_marks, 0, sizeof(n->tx_marks));
-	memset(n->tx_unmarked, 0, sizeof(n->tx_unmarked));
 	n->tx = good;
 	bond_unlock(&qp->sq_lock);
 	bond_lock(&qp->rq_lock);
@@ -196,6 +196,13 @@ bool notify_may(struct bond_qp *qp)
 	return true;
 }
 
+/* Is anything under way that has no marker behind it? */
+static bool path_unmarked(const struct path *path)
+{
+	return path->head != path->tail &&
+	       !(path->ring[(path->tail - 1) & path->mask].flags & PIECE_MARK);
+}
+
 /* Behind what is under way on a path; a marker is heard of as any piece there. */
 static void send_marker(struct bond_qp *qp, struct path *path, uint32_t seq, struct sq_wr *wr)
 {
@@ -203,7 +210,6 @@ static void send_marker(struct bond_qp *qp, struct path *path, uint32_t seq, str
 
 	*piece = (struct piece){ .seq = seq, .flags = PIECE_MARK | PIECE_DUE,
 				 .off = ++qp->notify.tx_marks[path->index] };
-	qp->notify.tx_unmarked[path->index] = false;
 	wr->left++;
 	order_posted(qp, wr, piece, path, 0);
 	path_push(path);
@@ -218,13 +224,14 @@ void notify_send(struct bond_qp *qp, uint32_t seq, struct sq_wr *wr, uint32_t to
 	unsigned int i;
 
 	for (i = 1; i < qp->npaths_made; i++)
-		if (qp->path[i].head != qp->path[i].tail && qp->notify.tx_unmarked[i])
+		if (path_unmarked(&qp->path[i]))
 			send_marker(qp, &qp->path[i], seq, wr);
 	/* The message's own number: the ones before it have been counted. */
-	header->number = qp->messages + 1;
-	header->total_len = total_len;
-	header->flags = flags;
-	memcpy(header->marks, qp->notify.tx_marks, sizeof(header->marks));
+	header->number = htole64(qp->messages + 1);
+	header->total_len = htole32(total_len);
+	header->flags = htole32(flags);
+	for (i = 0; i < BOND_MAX_PATHS; i++)
+		header->marks[i] = htole32(qp->notify.tx_marks[i]);
 	piece = path_append(lead);
 	*piece = (struct piece){ .seq = seq, .flags = PIECE_HEADER,
 				 .off = qp->messages & qp->notify.tx_mask };
@@ -240,7 +247,7 @@ void notify_fill(const struct path *path, const struct piece *piece, struct ibv_
 	wr->send_flags = 0;
 	if (piece->flags & PIECE_MARK) {
 		wr->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-		wr->imm_data = (uint32_t)path->index << 24 | (piece->off & 0xffffff);
+		wr->imm_data = htonl((uint32_t)path->index << 24 | (piece->off & 0xffffff));
 		wr->send_flags = IBV_SEND_SIGNALED;
 		wr->wr.rdma.remote_addr = 0;
 		wr->wr.rdma.rkey = 0;
@@ -263,7 +270,9 @@ static const struct notify_header *header_of(const struct notify *n, uint64_t nu
 	const struct notify_header *header = &n->ring[number & n->ring_mask];
 
 	/* The peer's NIC wrote it; its completion, which brought us here, came after. */
-	return __atomic_load_n(&header->number, __ATOMIC_ACQUIRE) == number + 1 ? header : NULL;
+	if (le64toh(__atomic_load_n(&header->number, __ATOMIC_ACQUIRE)) != number + 1)
+		return NULL;
+	return header;
 }
 
 static bool marks_came(const struct bond_qp *qp, const struct notify_header *header)
@@ -271,7 +280,7 @@ static bool marks_came(const struct bond_qp *qp, const struct notify_header *hea
 	unsigned int i;
 
 	for (i = 1; i < BOND_MAX_PATHS; i++)
-		if ((int32_t)(qp->notify.rx_marks[i] - header->marks[i]) < 0)
+		if ((int32_t)(qp->notify.rx_marks[i] - le32toh(header->marks[i])) < 0)
 			return false;
 	return true;
 }
@@ -281,8 +290,8 @@ static void header_deliver(const struct bond_qp *qp, const struct notify_header 
 {
 	if (!marks_came(qp, header))
 		wc->status = IBV_WC_WR_FLUSH_ERR;
-	else if (header->flags & NOTIFY_LENGTH)
-		wc->byte_len = header->total_len;
+	else if (header->flags & htole32(NOTIFY_LENGTH))
+		wc->byte_len = le32toh(header->total_len);
 }
 
 bool notify_received(struct bond_qp *qp, struct ibv_wc *wc, uint32_t index)
@@ -319,7 +328,7 @@ static void held_release(struct bond_cq *cq, struct bond_qp *qp)
 		if (header && !marks_came(qp, header) && !n->rx_failed)
 			return;
 		/* Without a header nobody said whether it is solicited. */
-		if (!header || header->flags & NOTIFY_SOLICITED)
+		if (!header || header->flags & htole32(NOTIFY_SOLICITED))
 			cq->urgent = true;
 		if (header)
 			header_deliver(qp, header, wc);
@@ -339,7 +348,7 @@ void notify_marked(struct bond_cq *cq, struct path *path, const struct ibv_wc *w
 	bond_lock(&qp->rq_lock);
 	if (wc->status) {
 		n->rx_failed = true;
-	} else if ((wc->imm_data & 0xffffff) == ((n->rx_marks[path->index] + 1) & 0xffffff)) {
+	} else if ((ntohl(wc->imm_data) & 0xffffff) == ((n->rx_marks[path->index] + 1) & 0xffffff)) {
 		n->rx_marks[path->index]++;
 		/* Refused only where the path is in error, and then its flush says so. */
 		post_receive(path);

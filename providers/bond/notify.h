@@ -34,7 +34,7 @@ enum notify_flags {
 	NOTIFY_LENGTH = 1 << 1,		/* total_len counts: the data did not come with the message */
 };
 
-/* As it lies in the receiver's ring; both ends are of one byte order, see wire.h. */
+/* As it lies in the receiver's ring: little endian. */
 struct notify_header {
 	uint64_t number;		/* the message's, from RESET and from 1; 0: none yet */
 	uint32_t total_len;		/* bytes */
@@ -53,7 +53,6 @@ struct notify {
 	uint64_t tx_addr;
 	uint32_t tx_rkey, tx_mask;
 	uint32_t tx_marks[BOND_MAX_PATHS];
-	bool tx_unmarked[BOND_MAX_PATHS];	/* pieces behind the last marker */
 	/* receiving; rq_lock */
 	uint32_t rx_seen;		/* messages: [rq_head, rx_seen) came and are held */
 	uint64_t rx_number;		/* of the last message that was delivered or is held */

@@ -54,8 +54,6 @@ void order_posted(struct bond_qp *qp, const struct sq_wr *wr, struct piece *piec
 	if (path->index) {
 		qp->off_lead++;
 		qp->busy |= BUSY_OFF_LEAD;
-		if (!(piece->flags & PIECE_MARK))
-			qp->notify.tx_unmarked[path->index] = true;
 	} else {
 		qp->lead_due++;
 	}

@@ -93,27 +93,7 @@ err_slot:
 	return ret;
 }
 
-void transport_stop(void)
-{
-	struct sockaddr_un addr;
-
-	for (uint32_t i = 0; i < num_incoming; i++)
-		close(incoming[i].fd);
-	num_incoming = 0;
-	for (uint32_t i = 0; i < FAKE_MAX_PROCS; i++) {
-		if (outgoing[i])
-			close(outgoing[i]);
-		outgoing[i] = 0;
-	}
-	close(listen_fd);
-	listen_fd = -1;
-	if (!address(engine.slot, &addr))
-		unlink(addr.sun_path);
-	atomic_store(&engine.ctl->proc[engine.slot], 0);
-}
-
-/* The slot and the name stay the parent's. */
-void transport_fork_child(void)
+static void sockets_close(void)
 {
 	for (uint32_t i = 0; i < num_incoming; i++)
 		close(incoming[i].fd);
@@ -126,6 +106,22 @@ void transport_fork_child(void)
 	if (listen_fd >= 0)
 		close(listen_fd);
 	listen_fd = -1;
+}
+
+void transport_stop(void)
+{
+	struct sockaddr_un addr;
+
+	sockets_close();
+	if (!address(engine.slot, &addr))
+		unlink(addr.sun_path);
+	atomic_store(&engine.ctl->proc[engine.slot], 0);
+}
+
+/* The slot and the name stay the parent's. */
+void transport_fork_child(void)
+{
+	sockets_close();
 }
 
 /* The peer is gone, and with it the answers that we wait for. */
