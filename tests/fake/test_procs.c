@@ -284,6 +284,16 @@ static void peer_destroys_its_queue_pair(void **state)
 		expect_wc(a.scq, i, i ? IBV_WC_WR_FLUSH_ERR : IBV_WC_RETRY_EXC_ERR);
 }
 
+/* kill() returns before the signal has stopped anything. */
+static void stop_child(void)
+{
+	int status;
+
+	assert_int_equal(kill(child, SIGSTOP), 0);
+	assert_int_equal(waitpid(child, &status, WUNTRACED), child);
+	assert_true(WIFSTOPPED(status));
+}
+
 static void kill_child(void)
 {
 	assert_int_equal(kill(child, SIGKILL), 0);
@@ -318,7 +328,7 @@ static void peer_dies_with_work_in_hand(void **state)
 	(void)state;
 	post(&a, &far, IBV_WR_RDMA_WRITE, 0, 64, 9);
 	expect_wc(a.scq, 9, IBV_WC_SUCCESS);
-	assert_int_equal(kill(child, SIGSTOP), 0);
+	stop_child();
 	post_five_to_the_dead();
 	usleep(20000);
 	kill_child();
@@ -371,7 +381,7 @@ static void reads_in_flight_when_flushed(void **state)
 	(void)state;
 	post(&a, &far, IBV_WR_RDMA_WRITE, 0, 8, 99);
 	expect_wc(a.scq, 99, IBV_WC_SUCCESS);
-	assert_int_equal(kill(child, SIGSTOP), 0);
+	stop_child();
 	for (int i = 0; i < 16; i++)
 		post(&a, &far, IBV_WR_RDMA_READ, 0, BUF_BYTES, i);
 	usleep(30000);
