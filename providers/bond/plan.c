@@ -27,7 +27,7 @@ enum {
 	ALIGN_PARTS = 128,		/* an operation has at least so many multiples */
 	UNSEEN_BYTES = 128 * 1024,	/* at least so many are given to a path not yet known ... */
 	UNSEEN_NS = 20000000,		/* ... and, by what was seen of it, work for so long, ... */
-	UNSEEN_LARGE = 256 * 1024,	/* ... and two pieces, or one of so many bytes */
+	UNSEEN_LARGE = 256 * 1024,	/* ... and two pieces, or of large ones a part */
 	TABLE_BYTES = SLOT_COUNT * SLOT_SIZE,
 };
 
@@ -128,13 +128,18 @@ static bool has_quota(const struct cutter *c, int path)
 	return path >= 0 && c->quota[path] >= PLAN_MIN_PIECE / 2;
 }
 
-/* Who goes on: the neighbour before, to merge; the neighbour behind last, for the same reason. */
-static int next_path(const struct cutter *c, int before, int behind)
+/*
+ * Who goes on: the neighbour before, to merge; the neighbour behind last, for the same reason, or
+ * at once if it takes all that is left.
+ */
+static int next_path(const struct cutter *c, int before, int behind, uint64_t left)
 {
 	int most = -1;
 
 	if (has_quota(c, before))
 		return before;
+	if (has_quota(c, behind) && c->quota[behind] + c->align > left)
+		return behind;
 	for (unsigned int i = 0; i < c->npaths; i++)
 		if ((int)i != behind && has_quota(c, i))
 			return i;
@@ -149,9 +154,9 @@ static int next_path(const struct cutter *c, int before, int behind)
 }
 
 /* Bytes of rounding go to the path that is served next, so that errors do not add up. */
-static void carry(struct cutter *c, double bytes, int before, int behind)
+static void carry(struct cutter *c, double bytes, int before, int behind, uint64_t left)
 {
-	c->quota[next_path(c, before, behind)] += bytes;
+	c->quota[next_path(c, before, behind, left)] += bytes;
 }
 
 static void fill_run(struct cutter *c, unsigned int index)
@@ -162,7 +167,7 @@ static void fill_run(struct cutter *c, unsigned int index)
 	uint64_t off = r->off, end = r->off + r->len, cut;
 
 	while (off < end) {
-		int path = next_path(c, before, behind);
+		int path = next_path(c, before, behind, end - off);
 		double want = c->quota[path];
 
 		if (!has_quota(c, path) || want + c->align > end - off) {
@@ -177,7 +182,7 @@ static void fill_run(struct cutter *c, unsigned int index)
 		c->quota[path] = 0;
 		if (path == before)
 			before = -1;
-		carry(c, want - (double)(cut - off), before, behind);
+		carry(c, want - (double)(cut - off), before, behind, end - cut);
 		off = cut;
 	}
 }
@@ -251,19 +256,37 @@ static void note_rebalance(struct sched *s)
 	sched_rebalanced(s);
 }
 
+static bool path_is_idle(const struct sched *s)
+{
+	for (unsigned int i = 0; i < s->npaths; i++)
+		if (s->path[i].usable && !s->path[i].benched && !s->path[i].in_flight)
+			return true;
+	return false;
+}
+
+/* What may be in flight on a path not known yet for another @forced to follow. */
+static uint64_t unseen_room(const struct sched_path *p, uint64_t forced, bool idle)
+{
+	if (forced < UNSEEN_LARGE)
+		return 2 * forced - 1;
+	return idle ? forced - 1 : p->piece;
+}
+
 /*
  * A first cut may have put half of everything on a path that turns out to be very slow. Until it
- * has acknowledged enough to be known, repeats of that cut do not queue up behind it.
+ * has acknowledged enough to be known, repeats of that cut do not queue up behind it; only if none
+ * is ahead so far of the others, the last part need not be waited for.
  */
 static bool unseen_path_is_full(const struct cutter *c, const struct sched *s)
 {
+	bool idle = path_is_idle(s);
+
 	for (unsigned int i = 0; i < c->npaths; i++) {
 		const struct sched_path *p = &s->path[i];
 
 		if (c->forced[i] && p->learn_bytes && p->in_flight >= UNSEEN_BYTES &&
 		    p->in_flight >= p->estimate * UNSEEN_NS &&
-		    p->in_flight >= (c->forced[i] < UNSEEN_LARGE ? 2 : 1) * c->forced[i] &&
-		    s->num_usable > 1)
+		    p->in_flight > unseen_room(p, c->forced[i], idle) && s->num_usable > 1)
 			return true;
 	}
 	return false;

@@ -13,11 +13,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "slot.h"
+
 enum {
 	BOND_MAX_PATHS = 16,
 	PLAN_MAX_PIECES = 2 * BOND_MAX_PATHS + 2,	/* what plan_cut() may need for all paths */
 	PLAN_MIN_PIECE = 8192,				/* bytes; forced ones may be shorter */
 	PLAN_TAIL = 128,				/* bytes that want_tail leaves out */
+	PLAN_PARTS = 4,					/* at most, that a piece is posted in */
+	PLAN_MIN_PART = 262144,				/* bytes */
 };
 
 struct slot_table;
@@ -36,6 +40,27 @@ struct plan_piece {
 	uint64_t len;
 	unsigned int path;
 };
+
+/*
+ * A piece is posted in parts, each acknowledged by itself. So a path that is not known yet soon is, and
+ * gets its next piece before it runs dry; and a NIC whose driver answers a READ in one go, as soft-RoCE
+ * does, is not kept from its other ports for as long as a large one takes.
+ *
+ * How long the next part is of what is left of a piece: all of it, or up to a border of slots.
+ * @piece_len: the whole piece's.
+ */
+static inline uint64_t plan_part(uint64_t piece_len, uint64_t raddr, uint64_t left)
+{
+	uint64_t num = piece_len / PLAN_MIN_PART, end;
+
+	if (num < 2)
+		return left;
+	if (num > PLAN_PARTS)
+		num = PLAN_PARTS;
+	end = raddr + (piece_len + num - 1) / num;
+	end = (end + SLOT_SIZE - 1) & -(uint64_t)SLOT_SIZE;
+	return end - raddr < left ? end - raddr : left;
+}
 
 enum plan_result {
 	PLAN_OK,

@@ -274,16 +274,17 @@ static bool wc_handle(struct bond_cq *cq, struct mcq *mcq, struct bond_member *m
 /* The plainest of completions, from start to end. */
 static inline bool mcq_short(struct mcq *mcq, struct ibv_wc *wc)
 {
+	struct path *path = mcq->last_path;
 	struct bond_qp *qp;
 	bool done;
 
 	if (unlikely(mcq->last_qpn != wc->qp_num))
 		return false;
-	qp = mcq->last_path->qp;
+	qp = path->qp;
 	/* Whoever has to wait goes the long way. */
 	if (unlikely(!bond_trylock(&qp->sq_lock)))
 		return false;
-	done = send_done_short(mcq->last_path, qp, wc);
+	done = send_done_short(path, qp, wc);
 	bond_unlock(&qp->sq_lock);
 	return done;
 }
@@ -431,12 +432,25 @@ static int __attribute__((noinline)) poll_long(struct bond_cq *cq, int num_entri
 	return n;
 }
 
+static int __attribute__((noinline)) poll_contended(struct bond_cq *cq, int num_entries,
+						    struct ibv_wc *wc)
+{
+	int n;
+
+	bond_lock_wait(&cq->lock);
+	cq->poll_entries = num_entries;
+	n = poll_long(cq, num_entries, wc);
+	bond_unlock(&cq->lock);
+	return n;
+}
+
 int bond_poll_cq(struct ibv_cq *ibcq, int num_entries, struct ibv_wc *wc)
 {
 	struct bond_cq *cq = to_bond_cq(ibcq);
 	int n;
 
-	bond_lock(&cq->lock);
+	if (unlikely(!bond_trylock(&cq->lock)))
+		return poll_contended(cq, num_entries, wc);
 	cq->poll_entries = num_entries;
 	if (likely(!atomic_load_explicit(&cq->rest, memory_order_relaxed))) {
 		n = ibv_poll_cq(cq->mcq[0].cq, num_entries, wc);

@@ -56,11 +56,12 @@ static bool spread_keys(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq,
 			const struct plan_piece *cut, unsigned int n)
 {
-	unsigned int i;
+	unsigned int i, parts[BOND_MAX_PATHS] = { 0 };
 
 	for (i = 0; i < n; i++) {
-		/* Room for all that this WR could put there. */
-		if (!order_room(&qp->path[cut[i].path], n))
+		parts[cut[i].path] += PLAN_PARTS;
+		/* And for a tail. */
+		if (!order_room(&qp->path[cut[i].path], parts[cut[i].path] + 1))
 			return false;
 		if (wr->opcode == IBV_WR_RDMA_READ &&
 		    overlap_local(qp, wr, seq, cut[i].off, cut[i].len, cut[i].path))
@@ -72,19 +73,23 @@ static bool spread_fits(struct bond_qp *qp, const struct sq_wr *wr, uint32_t seq
 static void spread_pieces(struct bond_qp *qp, struct sq_wr *wr, uint32_t seq,
 			  const struct plan_piece *cut, unsigned int n, const uint32_t *rkey)
 {
-	uint64_t now = clock_ns();
+	uint64_t now = clock_ns(), done, len;
 	unsigned int i;
 
-	for (i = 0; i < n; i++) {
-		struct path *path = &qp->path[cut[i].path];
-		struct piece *piece = path_append(path);
+	wr->left = 0;
+	for (i = 0; i < n; i++)
+		for (done = 0; done < cut[i].len; done += len) {
+			struct path *path = &qp->path[cut[i].path];
+			struct piece *piece = path_append(path);
+			uint64_t off = cut[i].off + done;
 
-		*piece = (struct piece){ .raddr = wr->raddr + cut[i].off, .seq = seq,
-					 .len = cut[i].len, .off = cut[i].off, .rkey = rkey[cut[i].path],
-					 .flags = PIECE_DUE };
-		order_posted(qp, wr, piece, path, now);
-	}
-	wr->left = n;
+			len = plan_part(cut[i].len, wr->raddr + off, cut[i].len - done);
+			*piece = (struct piece){ .raddr = wr->raddr + off, .seq = seq, .len = len,
+						 .off = off, .rkey = rkey[cut[i].path],
+						 .flags = PIECE_DUE };
+			order_posted(qp, wr, piece, path, now);
+			wr->left++;
+		}
 }
 
 /*

@@ -16,7 +16,7 @@
 #include "sched.h"
 #include "slot.h"
 
-enum { K = 1024, U = SLOT_SIZE };
+enum { K = 1024, MIB = 1024 * K, U = SLOT_SIZE };
 
 #define BASE 0x7f1200000000ull
 
@@ -348,6 +348,81 @@ static void routes_that_cannot_be_better_stay(void **state)
 		assert_int_equal(cut(BASE, 64 * K, true), PLAN_OK);
 }
 
+/* A piece that the table's path has in flight is posted in parts; the parts are all of it. */
+static void pieces_go_out_in_parts(void **state)
+{
+	static const uint64_t addr[] = { 0, 1, SLOT_SIZE - 1, 0x7f0000001234, -(256ull * MIB) };
+
+	(void)state;
+	for (unsigned int i = 0; i < sizeof(addr) / sizeof(*addr); i++)
+		for (uint64_t len = 1; len < 200 * MIB; len += 1 + len / 3) {
+			uint64_t done = 0, part, least = UINT64_MAX, most = 0;
+			unsigned int parts = 0;
+
+			for (; done < len; done += part, parts++) {
+				part = plan_part(len, addr[i] + done, len - done);
+				assert_true(part && part <= len - done);
+				if (part < len - done)
+					assert_int_equal(slot_offset(addr[i] + done + part), 0);
+				least = part < least ? part : least;
+				most = part > most ? part : most;
+			}
+			assert_in_range(parts, 1, PLAN_PARTS);
+			assert_int_equal(parts > 1, len >= 2 * PLAN_MIN_PART);
+			if (parts > 1)
+				assert_true(least + PLAN_PARTS * SLOT_SIZE >= PLAN_MIN_PART &&
+					    most - least <= PLAN_PARTS * SLOT_SIZE);
+		}
+}
+
+/* One busy half way through a free run's neighbour takes the run, if that is its due. */
+static void a_free_run_joins_the_neighbour_behind(void **state)
+{
+	(void)state;
+	start(2);
+	/* Of a cut in two the first half of each piece is done. */
+	slot_add(slots, BASE + 256 * K, 256 * K, 0);
+	slot_add(slots, BASE + 768 * K, 256 * K, 1);
+	sched_posted(&s, 0, 256 * K, 0);
+	sched_posted(&s, 1, 256 * K, 0);
+	assert_int_equal(cut(BASE, 1024 * K, false), PLAN_OK);
+	assert_int_equal(num, 2);
+	assert_int_equal(piece[0].path, 0);
+	assert_int_equal(piece[0].len, 512 * K);
+	assert_int_equal(piece[1].path, 1);
+}
+
+static void part_done(unsigned int path, unsigned int part)
+{
+	slot_sub(slots, BASE + path * MIB + part * (256 * K), 256 * K);
+	sched_acked(&s, path, 256 * K, part + 1);
+}
+
+/* Large pieces on paths not known yet: the next follow before the last part is done, if none lags. */
+static void unseen_paths_do_not_run_dry(void **state)
+{
+	(void)state;
+	start(2);
+	for (unsigned int i = 0; i < 2; i++)
+		for (unsigned int k = 0; k < PLAN_PARTS; k++) {
+			assert_int_equal(plan_part(MIB, BASE + i * MIB + k * (256 * K), MIB), 256 * K);
+			slot_add(slots, BASE + i * MIB + k * (256 * K), 256 * K, i);
+			sched_posted(&s, i, 256 * K, 0);
+		}
+	for (unsigned int k = 0; k + 1 < PLAN_PARTS; k++) {
+		assert_int_equal(cut(BASE, 2 * MIB, false), PLAN_WAIT);
+		part_done(0, k);
+		assert_int_equal(cut(BASE, 2 * MIB, false), PLAN_WAIT);
+		part_done(1, k);
+	}
+	for (unsigned int i = 0; i < 2; i++)
+		s.path[i].estimate = 0;		/* what the acknowledgements say of rates is not the matter */
+	assert_int_equal(cut(BASE, 2 * MIB, false), PLAN_OK);
+	part_done(0, PLAN_PARTS - 1);
+	s.path[0].estimate = 0;
+	assert_int_equal(cut(BASE, 2 * MIB, false), PLAN_WAIT);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -365,6 +440,9 @@ int main(void)
 		cmocka_unit_test(tail_on_another_path_waits),
 		cmocka_unit_test(too_many_pieces_wait),
 		cmocka_unit_test(unseen_path_fills_slowly),
+		cmocka_unit_test(pieces_go_out_in_parts),
+		cmocka_unit_test(a_free_run_joins_the_neighbour_behind),
+		cmocka_unit_test(unseen_paths_do_not_run_dry),
 		cmocka_unit_test(no_path_waits),
 		cmocka_unit_test(new_path_brings_a_rebalance),
 		cmocka_unit_test(good_routes_stay),

@@ -20,7 +20,7 @@
 
 enum {
 	MAX_DEPTH = 128,
-	MAX_FLIGHT = 512,
+	MAX_FLIGHT = 1024,
 	LATENCY_NS = 50000,
 	TAIL_PIECE = 1,
 };
@@ -155,8 +155,9 @@ static void send_body(struct sim *s, unsigned int index)
 	struct plan_op p = { op->addr, s->len, 0, true };
 	struct plan_piece piece[PLAN_MAX_PIECES];
 	unsigned int num;
-	uint64_t sum = 0;
+	uint64_t sum = 0, len, done;
 
+	op->left = 0;
 	switch (plan_cut(&p, s->slots, &s->sched, s->now_ns, piece, 2 * s->num_rails + 2, &num)) {
 	case PLAN_WAIT:
 		s->waits++;
@@ -171,16 +172,17 @@ static void send_body(struct sim *s, unsigned int index)
 	}
 	for (unsigned int i = 0; i < num; i++) {
 		assert_int_equal(piece[i].off, sum);
-		slot_add(s->slots, op->addr + sum, piece[i].len, piece[i].path);
-		send_piece(s, piece[i].path,
-			   (struct flight){ op->addr + sum, piece[i].len, 0, index, 0 });
-		sum += piece[i].len;
+		for (done = 0; done < piece[i].len; done += len, sum += len) {
+			len = plan_part(piece[i].len, op->addr + sum, piece[i].len - done);
+			slot_add(s->slots, op->addr + sum, len, piece[i].path);
+			send_piece(s, piece[i].path, (struct flight){ op->addr + sum, len, 0, index, 0 });
+			op->left++;
+		}
 	}
 	assert_int_equal(sum, s->len - PLAN_TAIL);
 	slot_add(s->slots, op->addr + sum, PLAN_TAIL, 0);
 	if (num > s->max_pieces)
 		s->max_pieces = num;
-	op->left = num;
 	op->planned = true;
 	s->planned++;
 }
