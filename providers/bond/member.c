@@ -144,8 +144,9 @@ static struct ibv_device *list_find(struct ibv_device **list, const struct membe
 	return NULL;
 }
 
+/* @err: why another member's driver, if one was tried, did not open it. */
 static const struct verbs_device_ops *primary_ops(struct bond_device *bdev,
-						  struct ibv_device **list)
+						  struct ibv_device **list, int *err)
 {
 	const struct verbs_device_ops *ops;
 	struct ibv_context *probe;
@@ -163,8 +164,10 @@ static const struct verbs_device_ops *primary_ops(struct bond_device *bdev,
 		/* The same driver is the one that can open the primary. */
 		ops = to_verbs_device(dev)->ops;
 		probe = glue_open_private(ops, bdev->primary, bdev->primary->ibdev_name);
-		if (!probe)
+		if (!probe) {
+			*err = errno;
 			continue;
+		}
 		glue_close_private(probe);
 		return ops;
 	}
@@ -193,17 +196,26 @@ static int member_open_primary(struct bond_context *bctx, struct bond_device *bd
 			       struct ibv_device **list)
 {
 	struct bond_member *member = &bctx->member[0];
-	const struct verbs_device_ops *ops = primary_ops(bdev, list);
+	const char *name = bdev->primary->ibdev_name;
+	int err = 0;
+	const struct verbs_device_ops *ops = primary_ops(bdev, list, &err);
 
-	if (!ops) {
+	if (!ops && !err) {
 		bond_warn("%s: cannot open its primary %s: no driver for it is known here; "
 			  "preload the front or add a second member of the same driver",
-			  bdev->cfg->name, bdev->primary->ibdev_name);
+			  bdev->cfg->name, name);
 		return ENODEV;
 	}
-	member->ctx = glue_open_private(ops, bdev->primary, bdev->primary->ibdev_name);
-	if (!member->ctx)
-		return errno ? errno : ENODEV;
+	if (ops) {
+		member->ctx = glue_open_private(ops, bdev->primary, name);
+		err = errno ? errno : ENODEV;
+	}
+	if (!member->ctx) {
+		bond_warn("%s: cannot open its primary %s: %s%s", bdev->cfg->name, name, strerror(err),
+			  ops ? "" : ", says another member's driver; if the primary's is not the same, "
+				     "preload the front");
+		return err;
+	}
 	member->is_private = true;
 	snprintf(member->name, sizeof(member->name), "%s", bdev->primary->ibdev_name);
 	bctx->nmembers = 1;
@@ -268,15 +280,21 @@ static void member_open_other(struct bond_context *bctx, struct bond_device *bde
 	struct bond_member *member = &bctx->member[bctx->nmembers];
 	struct device_names names;
 	struct ibv_device *dev = list_find(list, spec, &names);
+	char cannot[128];
 	const char *why;
+	int err = 0;
 
 	if (!dev) {
 		why = member_absent(list, spec);
 	} else {
 		member->ctx = ibv_open_device(dev);
-		if (!member->ctx || member_init(member))
-			why = "it cannot be opened";
+		if (!member->ctx)
+			err = errno ? errno : ENODEV;
 		else
+			err = member_init(member);
+		snprintf(cannot, sizeof(cannot), "it cannot be opened: %s", strerror(err));
+		why = cannot;
+		if (!err)
 			why = member_unfit(bctx, member);
 	}
 	if (why) {
