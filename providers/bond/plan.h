@@ -21,7 +21,7 @@ enum {
 	PLAN_MIN_PIECE = 8192,				/* bytes; forced ones may be shorter */
 	PLAN_TAIL = 128,				/* bytes that want_tail leaves out */
 	PLAN_PARTS = 4,					/* at most, that a piece is posted in */
-	PLAN_MIN_PART = 262144,				/* bytes */
+	PLAN_MIN_PART = 262144,				/* bytes; rounded to the nearest number of parts */
 };
 
 struct slot_table;
@@ -51,7 +51,7 @@ struct plan_piece {
  */
 static inline uint64_t plan_part(uint64_t piece_len, uint64_t raddr, uint64_t left)
 {
-	uint64_t num = piece_len / PLAN_MIN_PART, end;
+	uint64_t num = (piece_len + PLAN_MIN_PART / 2) / PLAN_MIN_PART, end;
 
 	if (num < 2)
 		return left;

@@ -32,8 +32,8 @@
 
 enum {
 	ODD_SAMPLES = 3,
-	LEARN_SAMPLES = 4,			/* a path is known with so many, or ... */
-	LEARN_BYTES = 8 * SCHED_WINDOW_BYTES,	/* ... so much, if never busy enough */
+	LEARN_SAMPLES = 8,			/* a path is known with so many, or ... */
+	LEARN_BYTES = 16 * SCHED_WINDOW_BYTES,	/* ... so much, if never busy enough */
 	DOUBT_SAMPLES = 32,			/* more are no better: windows share errors */
 	SKIP_LARGE = 16 * SCHED_BURST_BYTES,
 	RAISE_HOLD = 4 << 20,
