@@ -293,9 +293,7 @@ static void member_open_other(struct bond_context *bctx, struct bond_device *bde
 		else
 			err = member_init(member);
 		snprintf(cannot, sizeof(cannot), "it cannot be opened: %s", strerror(err));
-		why = cannot;
-		if (!err)
-			why = member_unfit(bctx, member);
+		why = err ? cannot : member_unfit(bctx, member);
 	}
 	if (why) {
 		member_close(member);

@@ -432,6 +432,7 @@ static int __attribute__((noinline)) poll_long(struct bond_cq *cq, int num_entri
 	return n;
 }
 
+/* Another thread polls, or progress does. Out of line: the short way keeps nothing over the wait. */
 static int __attribute__((noinline)) poll_contended(struct bond_cq *cq, int num_entries,
 						    struct ibv_wc *wc)
 {
