@@ -15,6 +15,12 @@
  * idle too. If the measurement does not bear it out, what was known before holds again, and for a
  * while that grows with each failure nothing is raised, on any path.
  *
+ * Where acknowledgements are looked at late a path may wait and yet look busy. Such a path had little
+ * in flight while the others had much. It was given too little, so a low rate seen of it says
+ * nothing and is passed over; after a few of them its rate is raised a little and routes are made
+ * anew at once. Then it has enough to do and is measured. If it was raised too far, it is the others
+ * that have little, and they are not believed to be slower either.
+ *
  * A path that does harm is benched: trial.c.
  *
  * A path not seen yet is believed to relate to the others by its weight. Where all that was seen
@@ -36,6 +42,9 @@ enum {
 	LEARN_BYTES = 16 * SCHED_WINDOW_BYTES,	/* ... so much, if never busy enough */
 	DOUBT_SAMPLES = 32,			/* more are no better: windows share errors */
 	SKIP_LARGE = 16 * SCHED_BURST_BYTES,
+	STARVED_SAMPLES = 4,			/* in a row, until a raise */
+	STARVED_SAMPLES_WEIGHTED = 16,		/* the same while the rates are as weighted */
+	STARVED_WINDOWS = 4,			/* as many in one then tell what it was worth */
 	RAISE_HOLD = 4 << 20,
 	RAISE_HOLD_MAX = 1 << 30,
 	MIN_SHARE = PLAN_MIN_PIECE * 3 / 4,	/* so that noise takes nobody out of an even cut */
@@ -50,6 +59,8 @@ static const double WAIT_IDLE = 0.15;		/* and of one that is waiting for others 
 static const double RAISE_UNSEEN = 2;		/* at most, of a rate that was never measured ... */
 static const double RAISE_SEEN = 2;		/* ... and of one that was */
 static const double RAISE_WORTH = 1.1;		/* what the next sample must show */
+static const double STARVED = 4;		/* so much more work the others had in flight */
+static const double STARVED_RAISE = 1.15;
 static const double PROBE_NS = 10e9;
 
 void sched_init(struct sched *s)
@@ -163,7 +174,15 @@ static void advance(struct sched *s, uint64_t now_ns)
 		return;
 	if (s->in_flight)
 		s->busy_ns += now_ns - s->last_ns;
+	s->load += (double)s->in_flight * (now_ns - s->last_ns);
 	s->last_ns = now_ns;
+}
+
+/* Before each change of what is in flight. */
+static void count_load(const struct sched *s, struct sched_path *p)
+{
+	p->load += (double)p->in_flight * (s->last_ns - p->load_ns);
+	p->load_ns = s->last_ns;
 }
 
 static double probe_interval_ns(const struct sched_path *p)
@@ -188,6 +207,7 @@ void sched_posted(struct sched *s, unsigned int path, uint64_t bytes, uint64_t n
 		p->probing = probe_due(p, s->last_ns);
 		p->mark_ns = s->last_ns;
 	}
+	count_load(s, p);
 	p->used_ns = s->last_ns;
 	p->piece = bytes;
 	p->in_flight += bytes;
@@ -199,6 +219,8 @@ static void start_window(const struct sched *s, struct sched_path *p)
 	p->win_bytes = 0;
 	p->win_ns = 0;
 	p->win_from_ns = s->busy_ns;
+	p->win_load = p->load;
+	p->win_load_all = s->load;
 }
 
 static void forget_samples(struct sched_path *p)
@@ -207,6 +229,15 @@ static void forget_samples(struct sched_path *p)
 	p->sum_ns = 0;
 	p->samples = 0;
 	p->odd = 0;
+}
+
+static void set_raised(struct sched *s, struct sched_path *p, double rate)
+{
+	p->raised_from = p->rate;
+	p->estimate = rate;
+	p->raised = rate;
+	p->raised_anew = false;
+	sched_settle_rates(s);
 }
 
 /*
@@ -223,10 +254,7 @@ static void raise_rate(struct sched *s, struct sched_path *p, double rate, doubl
 		return;
 	if (factor > most)
 		factor = most;
-	p->raised_from = p->rate;
-	p->estimate = rate < p->rate * factor ? rate : p->rate * factor;
-	p->raised = p->estimate;
-	sched_settle_rates(s);
+	set_raised(s, p, rate < p->rate * factor ? rate : p->rate * factor);
 }
 
 /* Raising for nothing costs two new routes, so the next try waits much longer. */
@@ -239,6 +267,7 @@ static void judge_raise(struct sched *s, struct sched_path *p, double rate)
 		s->raise_hold *= 4;
 	}
 	s->raise_at = s->moved + s->raise_hold;
+	s->reroute |= p->raised_anew;
 	p->raised = 0;
 }
 
@@ -266,6 +295,36 @@ static void take_sample(struct sched *s, struct sched_path *p)
 	sched_settle_rates(s);
 }
 
+/* Had it little to do in its window while others had much? */
+static bool was_starved(const struct sched *s, const struct sched_path *p)
+{
+	double own = p->load - p->win_load, others = s->load - p->win_load_all - own;
+
+	return s->num_usable - s->num_benched > 1 &&
+	       own * (s->rate_sum - p->rate) * STARVED < others * p->rate;
+}
+
+/* Whether the window is a low sample that is not to be believed: see the head. */
+static bool pass_over(struct sched *s, struct sched_path *p)
+{
+	unsigned int need = s->parted ? STARVED_SAMPLES : STARVED_SAMPLES_WEIGHTED;
+
+	if (p->raised > 0 || p->benched || p->samples < LEARN_SAMPLES || !was_starved(s, p)) {
+		p->starved = 0;
+		return false;
+	}
+	if (p->win_bytes >= p->estimate * p->win_ns)
+		return false;
+	if (++p->starved >= need && s->moved >= s->raise_at) {
+		p->starved = 0;
+		set_raised(s, p, p->rate * STARVED_RAISE);
+		p->raised_anew = true;
+		p->skip_bytes = p->in_flight + SCHED_BURST_BYTES;
+		s->reroute = true;
+	}
+	return true;
+}
+
 static bool another_sampled(const struct sched *s, const struct sched_path *p)
 {
 	for (unsigned int i = 0; i < s->npaths; i++)
@@ -277,9 +336,11 @@ static bool another_sampled(const struct sched *s, const struct sched_path *p)
 /* Long against the noise, which is some milliseconds, and against a piece. */
 static bool window_is_full(const struct sched_path *p, double time_ns)
 {
-	if (time_ns > SCHED_WINDOW_LONG_NS)
+	unsigned int num = p->raised > 0 && p->raised_anew ? STARVED_WINDOWS : 1;
+
+	if (time_ns > num * SCHED_WINDOW_LONG_NS)
 		return p->win_bytes >= SCHED_WINDOW_BYTES_MIN;
-	return p->win_bytes >= SCHED_WINDOW_BYTES && time_ns >= SCHED_WINDOW_NS;
+	return p->win_bytes >= num * SCHED_WINDOW_BYTES && time_ns >= num * SCHED_WINDOW_NS;
 }
 
 /*
@@ -293,12 +354,14 @@ static void end_window(struct sched *s, struct sched_path *p)
 	if (p->win_ns <= 0 || !window_is_full(p, time_ns))
 		return;
 	idle = 1 - p->win_ns / time_ns;
-	if (idle <= (p->sampled ? BUSY_IDLE : WAIT_IDLE))
-		take_sample(s, p);
-	else if (p->win_bytes < 2 * SCHED_WINDOW_BYTES && time_ns < 2 * SCHED_WINDOW_LONG_NS)
+	if (idle <= (p->sampled ? BUSY_IDLE : WAIT_IDLE)) {
+		if (!pass_over(s, p))
+			take_sample(s, p);
+	} else if (p->win_bytes < 2 * SCHED_WINDOW_BYTES && time_ns < 2 * SCHED_WINDOW_LONG_NS) {
 		return;
-	else if (idle > WAIT_IDLE && !(s->regret > 0) && another_sampled(s, p))
+	} else if (idle > WAIT_IDLE && !(s->regret > 0) && another_sampled(s, p)) {
 		raise_rate(s, p, p->win_bytes / p->win_ns, 1 / (1 - idle));
+	}
 	start_window(s, p);
 }
 
@@ -335,6 +398,7 @@ static void take_out(struct sched *s, struct sched_path *p, uint64_t bytes)
 {
 	if (bytes > p->in_flight)
 		bytes = p->in_flight;
+	count_load(s, p);
 	p->in_flight -= bytes;
 	s->in_flight -= bytes;
 	p->mark_ns = s->last_ns;
@@ -379,6 +443,7 @@ void sched_dropped(struct sched *s, unsigned int path, uint64_t bytes, uint64_t 
 void sched_rebalanced(struct sched *s)
 {
 	s->reroute = false;
+	s->regret = 0;
 	for (unsigned int i = 0; i < s->npaths; i++)
 		s->path[i].skip_bytes = s->path[i].in_flight + SCHED_BURST_BYTES;
 }

@@ -46,12 +46,17 @@ struct sched_path {
 	uint64_t trial_busy_ns;		/* what that was when the trial's phase began */
 	/* the window under way: bytes acknowledged, and busy time of this path, ... */
 	double win_bytes, win_ns;
-	uint64_t win_from_ns;		/* ... since sched.busy_ns was this */
+	uint64_t win_from_ns;		/* ... since sched.busy_ns was this, ... */
+	double win_load, win_load_all;	/* ... load and sched.load these */
+	double load;			/* bytes in flight times ns, so far, ... */
+	uint64_t load_ns;		/* ... up to this time */
 	uint64_t skip_bytes;		/* first bytes that count for nothing */
 	/* past windows in which it was busy throughout, older ones count less */
 	double sum_bytes, sum_ns;
 	unsigned int samples;		/* windows; a long one is several */
 	double raised, raised_from;	/* 0 but while a raise waits for the sample that tells */
+	bool raised_anew;		/* ... and routes were made anew for it */
+	unsigned int starved;		/* low samples in a row that were not believed */
 	uint64_t learn_bytes;		/* still to be acknowledged until it counts as known */
 	int odd;			/* samples in a row far above (> 0) or below it (< 0) */
 };
@@ -76,6 +81,7 @@ struct sched {
 	uint64_t moved;			/* bytes acknowledged, all paths */
 	uint64_t last_ns;
 	uint64_t busy_ns;		/* time so far with anything in flight */
+	double load;			/* bytes in flight times ns, so far */
 	double rate_sum;		/* of the usable paths */
 	uint64_t raise_at;		/* no more raises before so many bytes have moved, ... */
 	uint64_t raise_hold;		/* ... and so many more after the next one */

@@ -332,6 +332,83 @@ static void idle_path_is_raised(void **state)
 	assert_true(s.path[0].rate > 1.9 * s.path[1].rate);
 }
 
+/* Path 0 is known to be twice as fast as path 1, which has 512 KiB in flight from then on. */
+static uint64_t start_unequal(void)
+{
+	uint64_t now;
+
+	start(2, NULL);
+	now = carry(0, SAMPLES(32), 32 * K, 0.0125, 0);
+	now = carry(1, SAMPLES(32), 32 * K, 0.00625, now);
+	expect_near(s.path[0].rate / s.path[1].rate, 2, 0.02);
+	for (int i = 0; i < 16; i++)
+		sched_posted(&s, 1, 32 * K, now);
+	return now;
+}
+
+/* Path 0 carries some bytes and path 1 half of 64 KiB in 5 ms. */
+static uint64_t unequal_step(uint64_t now, uint64_t first)
+{
+	sched_posted(&s, 0, first, now);
+	sched_posted(&s, 1, 32 * K, now);
+	now += 5 * MS;
+	sched_acked(&s, 0, first, now);
+	sched_acked(&s, 1, 32 * K, now);
+	return now;
+}
+
+/* With little in flight it looks as slow as the other; given more, it is not. */
+static void starved_path_is_tried_with_more(void **state)
+{
+	uint64_t now = start_unequal();
+	double rate = s.path[0].rate;
+	int steps = 0;
+
+	(void)state;
+	for (; !s.reroute; steps++) {
+		assert_true(steps < 100);
+		assert_true(s.path[0].rate >= rate);
+		now = unequal_step(now, 32 * K);
+	}
+	expect_near(s.path[0].rate / rate, 1.15, 0.01);
+	sched_rebalanced(&s);
+	while (!s.reroute)
+		now = unequal_step(now, 96 * K);
+	expect_near(s.path[0].rate / s.path[1].rate, 3, 0.05);
+}
+
+/* It does not bear that out: what was known holds, routes are made for that, and tries get rare. */
+static void starved_path_is_left_alone_in_the_end(void **state)
+{
+	uint64_t now = start_unequal();
+	unsigned int reroutes = 0;
+	double rate = s.path[0].rate;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		now = unequal_step(now, s.path[0].raised > 0 ? 64 * K : 48 * K);
+		reroutes += s.reroute;
+		if (s.reroute)
+			sched_rebalanced(&s);
+	}
+	expect_near(s.path[0].rate / rate, 1, 0.06);
+	assert_in_range(reroutes, 2, 12);
+}
+
+/* The same rate with enough in flight is the path's own. */
+static void slow_path_with_enough_to_do_is_believed(void **state)
+{
+	uint64_t now = start_unequal();
+
+	(void)state;
+	for (int i = 0; i < 16; i++)
+		sched_posted(&s, 0, 32 * K, now);
+	for (int i = 0; i < 200; i++)
+		now = unequal_step(now, 32 * K);
+	assert_true(!s.reroute);
+	expect_near(s.path[0].rate / s.path[1].rate, 1, 0.05);
+}
+
 /* A bucket makes a path look idle that is not: after some tries it is left alone. */
 static void vain_raises_become_rare(void **state)
 {
@@ -504,6 +581,9 @@ int main(void)
 		cmocka_unit_test(congestion_is_noticed),
 		cmocka_unit_test(silent_path_gets_less),
 		cmocka_unit_test(idle_path_is_raised),
+		cmocka_unit_test(starved_path_is_tried_with_more),
+		cmocka_unit_test(starved_path_is_left_alone_in_the_end),
+		cmocka_unit_test(slow_path_with_enough_to_do_is_believed),
 		cmocka_unit_test(vain_raises_become_rare),
 		cmocka_unit_test(right_raise_is_believed),
 		cmocka_unit_test(long_unused_path_is_tried_again),

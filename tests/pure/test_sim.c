@@ -492,6 +492,21 @@ static void unequal_rails_are_learned_soon(void **state)
 				}
 }
 
+/*
+ * ... on a machine whose program sleeps for 3 to 10 ms again and again. The fast path, given too
+ * little, looks busy then, and as slow as it is used; it has to be tried with more.
+ */
+static void unequal_rails_of_a_busy_machine(void **state)
+{
+	struct sim s = { .num_rails = 2, .rate = { 100, 50 }, .len = KIB64, .noise = 0.1,
+			 .latency_ns = 1000000, .naps = 90 };
+
+	(void)state;
+	for (s.depth = 16; s.depth <= 64; s.depth *= 2)
+		for (s.bucket = 0; s.bucket <= KIB64; s.bucket += KIB64)
+			expect_soon(s, 1.40, 1.33);
+}
+
 /* Draining costs: with nothing to gain it must not go on. */
 static void rebalances_are_rare(void **state)
 {
@@ -520,6 +535,7 @@ int main(void)
 		cmocka_unit_test(stalling_rail),
 		cmocka_unit_test(equal_rails_of_a_busy_machine),
 		cmocka_unit_test(unequal_rails_are_learned_soon),
+		cmocka_unit_test(unequal_rails_of_a_busy_machine),
 		cmocka_unit_test(rebalances_are_rare),
 	};
 
