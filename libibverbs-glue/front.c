@@ -75,6 +75,22 @@ static bool bond_wanted(void)
 /* Past stderr: its first use gives a stream its orientation, which is the program's to choose. */
 #define complain(format, ...) dprintf(STDERR_FILENO, "rdma-bond: " format "\n", __VA_ARGS__)
 
+/*
+ * A second copy of the provider, as that of a build folder beside the installed one: each would take the
+ * other for the real driver of the primary. The first one stays.
+ */
+static bool provider_again(const struct verbs_device_ops *ops)
+{
+	size_t n = atomic_load_explicit(&drivers_count, memory_order_relaxed);
+
+	if (strcmp(ops->name, "bond") != 0)
+		return false;
+	while (n--)
+		if (strcmp(drivers[n]->name, "bond") == 0)
+			return true;
+	return false;
+}
+
 /* Before the first driver, once. Our own registration comes through here, too, from inside. */
 static void provider_bring_in(const struct verbs_device_ops *first)
 {
@@ -114,9 +130,12 @@ void GLUE_REGISTER_SYMBOL(const struct verbs_device_ops *ops)
 
 	if (real) {
 		provider_bring_in(ops);
-		driver_remember(ops);
+		if (!provider_again(ops)) {
+			driver_remember(ops);
+			errno = saved_errno;
+			real(ops);
+		}
 		errno = saved_errno;
-		real(ops);
 		return;
 	}
 	complain("%s has no %s, driver %s is not registered", FRONT_REAL_FILE, GLUE_REGISTER_NAME,
