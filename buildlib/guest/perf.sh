@@ -42,7 +42,8 @@ pair() {
 # says. DEVICE_x is bond0 or a plain device, which then runs without the bond. perf_address is
 # where the client finds the server; options of one end only: perf_opts_a, perf_opts_b.
 perf_address=127.0.0.1
-# perf_pinned=1 gives each end a CPU of its own.
+# perf_pinned=1 gives each end a CPU of its own. How long it took, in us, is in the file $perf_took.
+perf_took=/run/perf.took
 perf_opts_a=() perf_opts_b=() perf_pinned=
 perf() {
 	local tool=$1 a=$2 b=$3 way_a=${BOND_WAY:-front} way_b=${BOND_WAY:-front} common
@@ -51,14 +52,15 @@ perf() {
 	[ "$a" = bond0 ] || way_a=none
 	[ "$b" = bond0 ] || way_b=none
 	common="-F -x 1 -u 18 $*"
-	local tries output=/run/perf.client status
+	local tries output=/run/perf.client status began
 	# perftest samples the processor's clock for each report; where the samples do not lie on a line,
 	# as may happen on an emulated one, it says so and reports 0.00. That run is no measurement.
 	for ((tries = 0; tries < 5; tries++)); do
-		status=0
+		status=0 began=${EPOCHREALTIME/./}
 		pair "BOND_WAY=$way_b exec $pin_b on-b $tool -d $b $common ${perf_opts_b[*]}" \
 			"BOND_WAY=$way_a exec $pin_a on-a $tool -d $a $common ${perf_opts_a[*]} $perf_address" \
 			>$output 2>$output.errors || status=$?
+		echo $((${EPOCHREALTIME/./} - began)) >$perf_took	# a run to be repeated does not count
 		grep -q '^Correlation coefficient' $output.errors || break
 	done
 	cat $output.errors >&2

@@ -5,7 +5,7 @@
 # of a machine that is busy with something else does not: so that gets a second try.
 interop_delay_us=2500000
 interop() { # interop DEVICE_A DEVICE_B
-	local tool options column plain plain_s bond_s try failed=
+	local tool options column plain plain_us bond_us try failed=
 	export RDMA_BOND_WAIT_MS=0
 	rails 2 100mbit || fail "no rails"
 	bonds 2
@@ -17,22 +17,20 @@ interop() { # interop DEVICE_A DEVICE_B
 		*_lat) options="-s 8 -n 500" column=5 ;;
 		esac
 		[ $tool != ib_read_bw ] || options+=" -o 4"
-		plain_s=${EPOCHREALTIME/./}
 		# shellcheck disable=SC2086
 		measured $column $tool rxa0 rxb0 $options
 		plain=$figure
-		plain_s=$((${EPOCHREALTIME/./} - plain_s))
+		plain_us=$(<$perf_took)
 		wire_mark
 		for try in 1 2; do
-			bond_s=${EPOCHREALTIME/./}
 			# shellcheck disable=SC2086
 			(measured $column $tool "$1" "$2" $options; echo "$figure" >/run/figure) || {
 				failed+=" $tool"
 				continue 2
 			}
-			bond_s=$((${EPOCHREALTIME/./} - bond_s))
-			[ $((bond_s - plain_s)) -ge $interop_delay_us ] || break
-			echo "$tool: try $try took $((bond_s - plain_s)) us longer than the plain run"
+			bond_us=$(<$perf_took)
+			[ $((bond_us - plain_us)) -ge $interop_delay_us ] || break
+			echo "$tool: try $try took $((bond_us - plain_us)) us longer than the plain run"
 		done
 		figure=$(</run/figure)
 		# Emulated machines are noisy: what depends on single round trips gets a factor of 2.
@@ -41,7 +39,7 @@ interop() { # interop DEVICE_A DEVICE_B
 		*_bw) want "$tool MB/s" "$figure" ">=" "$(times "$plain" 0.8)" ;;
 		*) want "$tool us" "$figure" "<=" "$(times "$plain" 3)" ;;
 		esac
-		want "$tool us beyond the plain run" $((bond_s - plain_s)) "<" $interop_delay_us
+		want "$tool us beyond the plain run" $((bond_us - plain_us)) "<" $interop_delay_us
 		want "$tool bytes on rail 1" "$(wire 1)" "<" 20000
 	done
 	[ -z "$failed" ] || fail "failed:$failed"
