@@ -93,12 +93,6 @@ static const struct verbs_match_ent *table_find(const struct verbs_match_ent *ta
 	return sysfs_modalias(dev)[0] ? table_find_alias(table, dev->modalias) : NULL;
 }
 
-/* Our own, or those of another copy of us, which would ask for the real driver in turn. */
-static bool is_own(const struct verbs_device_ops *ops, const struct verbs_device_ops *own)
-{
-	return ops == own || (own && strcmp(ops->name, own->name) == 0);
-}
-
 bool driver_match(const struct verbs_device_ops *ops, struct verbs_sysfs_dev *dev)
 {
 	dev->match = ops->match_table ? table_find(ops->match_table, dev) : NULL;
@@ -169,12 +163,12 @@ const struct verbs_device_ops *glue_driver_seen(const struct verbs_sysfs_dev *de
 
 	/* Two rounds: whoever names the driver id comes before whoever registered first. */
 	for (size_t i = 0; i < n && !found; i++)
-		if (!is_own(drivers[i], own) && drivers[i]->match_table &&
+		if (drivers[i] != own && drivers[i]->match_table &&
 		    table_find_id(drivers[i]->match_table, copy->driver_id) &&
 		    driver_match(drivers[i], copy))
 			found = drivers[i];
 	for (size_t i = 0; i < n && !found; i++)
-		if (!is_own(drivers[i], own) && driver_match(drivers[i], copy))
+		if (drivers[i] != own && driver_match(drivers[i], copy))
 			found = drivers[i];
 
 	free(copy);

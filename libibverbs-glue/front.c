@@ -130,12 +130,13 @@ void GLUE_REGISTER_SYMBOL(const struct verbs_device_ops *ops)
 
 	if (real) {
 		provider_bring_in(ops);
-		if (!provider_again(ops)) {
+		if (provider_again(ops))
+			real = NULL;
+		else
 			driver_remember(ops);
-			errno = saved_errno;
-			real(ops);
-		}
 		errno = saved_errno;
+		if (real)
+			real(ops);
 		return;
 	}
 	complain("%s has no %s, driver %s is not registered", FRONT_REAL_FILE, GLUE_REGISTER_NAME,

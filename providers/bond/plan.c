@@ -251,7 +251,6 @@ static void note_rebalance(struct sched *s)
 		s->patience = SCHED_PATIENCE_MAX;
 	else if (s->patience < 8 * SCHED_PATIENCE_MIN && s->rebalanced_at)
 		s->patience = 8 * SCHED_PATIENCE_MIN;
-	s->regret = 0;
 	s->rebalanced_at = s->moved;
 	sched_rebalanced(s);
 }

@@ -151,6 +151,7 @@ void sched_path_start(struct sched *s, unsigned int path, double weight)
 	p->learn_bytes = LEARN_BYTES;
 	p->mark_ns = s->last_ns;
 	p->used_ns = s->last_ns;
+	p->load_ns = s->last_ns;
 	s->regret = 0;
 	s->patience = SCHED_PATIENCE_MIN;
 	trial_restart(s);

@@ -136,7 +136,7 @@ unsigned int sched_share(const struct sched *s, uint64_t len, const uint64_t *fo
  */
 double sched_fresh_ns(const struct sched *s, uint64_t len);
 
-/* Routes will be made anew: what was seen of idle paths before says nothing then. */
+/* Routes will be made anew: what was seen of idle paths, and regret, say nothing then. */
 void sched_rebalanced(struct sched *s);
 
 /* The usable path that would end first with len bytes more, -1: none. For what is not cut. */

@@ -395,6 +395,17 @@ static void starved_path_is_left_alone_in_the_end(void **state)
 	assert_in_range(reroutes, 2, 12);
 }
 
+/* What is in flight at a new start counts as load from then on, not from the clock's beginning. */
+static void load_counts_from_the_start(void **state)
+{
+	(void)state;
+	start(2, NULL);
+	sched_posted(&s, 0, 32 * K, 1000000 * MS);
+	sched_path_start(&s, 0, 1);
+	sched_acked(&s, 0, 32 * K, 1000005 * MS);
+	expect_near(s.path[0].load, 32.0 * K * 5 * MS, 1e-9);
+}
+
 /* The same rate with enough in flight is the path's own. */
 static void slow_path_with_enough_to_do_is_believed(void **state)
 {
@@ -583,6 +594,7 @@ int main(void)
 		cmocka_unit_test(idle_path_is_raised),
 		cmocka_unit_test(starved_path_is_tried_with_more),
 		cmocka_unit_test(starved_path_is_left_alone_in_the_end),
+		cmocka_unit_test(load_counts_from_the_start),
 		cmocka_unit_test(slow_path_with_enough_to_do_is_believed),
 		cmocka_unit_test(vain_raises_become_rare),
 		cmocka_unit_test(right_raise_is_believed),

@@ -8,7 +8,7 @@ app_failed=0 app_passed=0 app_shared=0
 app_expected=${BASH_SOURCE[0]%/*}/applications-expected
 
 # app_end WAY END DEVICE COMMAND: what pair runs there
-app_end() { echo "BOND_WAY=$1 RDMA_BOND_WAIT_MS=${app_wait_ms:-0} exec on-$2 ${4//@D/$3}"; }
+app_end() { echo "BOND_WAY=$1 RDMA_BOND_WAIT_MS=0 exec on-$2 ${4//@D/$3}"; }
 
 # app_run WAY DEVICE_A DEVICE_B SERVER CLIENT
 app_run() {
